@@ -1,0 +1,61 @@
+// ggml-train/optimizer.h — interface: gradients in, message out; the round's messages in, new
+// weights out. optim/ implements it; it knows no network, clock or ggml.
+#pragma once
+
+#include "ggml-train/base.h"
+#include "ggml-train/exchange.h"
+
+#include <array>
+
+namespace gt {
+
+// Kinds of tensors, since rates, decay and rules may differ between them.
+enum class ParamKind { matrix, embedding, vector };
+
+// One parameter as an optimizer sees it: the rows of it that this rank owns.
+struct ParamView {
+    std::string            name;
+    std::array<int64_t, 4> ne{1, 1, 1, 1};  // real shape of the whole tensor, ggml order, never padded
+    ParamKind              kind      = ParamKind::matrix;
+    int64_t                row_begin = 0;  // rows of the matrix of ne[last] rows; a vector counts
+    int64_t                row_end   = 0;  // as one column: its rows are its elements
+    std::span<float>       weight;         // the owned rows, contiguous
+    std::span<float>       grad;
+};
+
+// A piece of optimizer state, for checkpoints: saved from and loaded into the same memory.
+struct StateTensor {
+    std::string      name;
+    std::span<float> values;
+    bool             shared = false;  // equal on all hosts (AdamW moments) or this host's own (residual)
+};
+struct StateCounter {
+    std::string name;
+    uint64_t *  value  = nullptr;
+    bool        shared = false;
+};
+struct OptimizerState {
+    std::vector<StateTensor>  tensors;
+    std::vector<StateCounter> counters;
+};
+
+class Optimizer {
+public:
+    virtual ~Optimizer() = default;
+
+    // Folds the gradients (times grad_scale, from clipping) into the momentum and takes the part to
+    // send out of it. Returns the message; empty: no round this step.
+    [[nodiscard]] virtual Bytes prepare(uint64_t step, float lr, float grad_scale) = 0;
+
+    // Applies a round to the weights: the same on every host. A round with no messages changes
+    // nothing, except after an empty message, when the local update is applied.
+    virtual void apply(const Round & round) = 0;
+
+    // Our message of that round was left out: its content returns to the momentum.
+    virtual void take_back(uint64_t round) = 0;
+
+    // Everything beside the weights that the next step depends on.
+    virtual OptimizerState state() = 0;
+};
+
+}  // namespace gt
