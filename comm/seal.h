@@ -1,0 +1,69 @@
+// comm/seal.h — from the run's one secret: who may connect, who may order, who may read.
+//
+// HKDF-SHA256 makes from the 32 secret bytes a TLS identity (the same Ed25519 certificate on every
+// machine, pinned by all), a token, the key that authenticates commits, and the key that seals
+// every message end to end. A hub on a rented box is given only the TLS and commit keys (hub_form):
+// it can order messages, but neither read nor forge them.
+// Read next: hosts.h (where the secret is written down), frame.h (what is sealed).
+#pragma once
+
+#include "ggml-train/base.h"
+
+#include <array>
+#include <optional>
+#include <string>
+
+namespace gt {
+
+using Key32 = std::array<uint8_t, 32>;
+
+struct RunKeys {
+    uint64_t    run = 0;           // number of the run, in every frame
+    std::string certificate, key;  // PEM: our side of the TLS handshake, and whom we accept
+    std::string pin;               // sha256//... of the public key, for libcurl
+    std::string token;             // sent with every request
+    Key32       tls_seed{};
+    Key32       commit_key{};
+    Key32       seal_key{};
+    bool        can_read = false;  // has the seal key
+};
+
+Key32 new_secret();
+
+RunKeys keys_from_secret(const Key32 & secret);
+
+// Text to give to a hub that must not read: the TLS and commit keys, 86 letters.
+std::string hub_form(const RunKeys & keys);
+RunKeys     keys_from_hub_form(const std::string & text);
+
+// What a receiver expects a sealed message to be. It is never read from the message: an old
+// round, another run, host or part fail to open.
+struct SealContext {
+    uint64_t    run = 0;
+    std::string kind;
+    uint64_t    round = 0;
+    std::string host;
+    uint64_t    incarnation = 0;
+    uint32_t    part        = 0;
+    uint32_t    n_parts     = 1;
+};
+
+// 24 bytes of random nonce | XChaCha20-Poly1305 of the text | 16 bytes of tag.
+constexpr size_t kSealBytes = 24 + 16;
+
+Bytes seal(const RunKeys & keys, const SealContext & context, std::span<const uint8_t> text);
+
+// Nothing if it was not sealed with this key for exactly this context.
+[[nodiscard]] std::optional<Bytes>
+open_sealed(const RunKeys & keys, const SealContext & context, std::span<const uint8_t> sealed);
+
+// BLAKE2b-256; with a key: a proof that its author had the key.
+Key32              digest256(std::span<const uint8_t> data);
+Key32              authenticate(const Key32 & key, std::span<const uint8_t> data);
+[[nodiscard]] bool authentic(const Key32 & key, std::span<const uint8_t> data, const Key32 & tag);
+
+// URL-safe base64 without padding; decoding is strict.
+std::string          to_base64(std::span<const uint8_t> data);
+std::optional<Bytes> from_base64(const std::string & text);
+
+}  // namespace gt
