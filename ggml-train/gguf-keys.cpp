@@ -1,5 +1,6 @@
 #include "ggml-train/gguf-keys.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -202,6 +203,61 @@ void keep_keys(gguf_context * gguf, const std::string & prefix) {
             gguf_remove_key(gguf, key.c_str());
         }
     }
+}
+
+static size_t value_bytes(gguf_type type) {
+    switch (type) {
+        case GGUF_TYPE_UINT16:
+        case GGUF_TYPE_INT16:
+            return 2;
+        case GGUF_TYPE_UINT32:
+        case GGUF_TYPE_INT32:
+        case GGUF_TYPE_FLOAT32:
+            return 4;
+        case GGUF_TYPE_UINT64:
+        case GGUF_TYPE_INT64:
+        case GGUF_TYPE_FLOAT64:
+            return 8;
+        default:
+            return 1;  // 8-bit integers and bool
+    }
+}
+
+// Digest of one key's value, chained onto `seed`.
+static uint64_t digest_value(const gguf_context * keys, int64_t id, uint64_t seed) {
+    const gguf_type type = gguf_get_kv_type(keys, id);
+    if (type == GGUF_TYPE_STRING) {
+        return digest64(gguf_get_val_str(keys, id), seed);
+    }
+    if (type != GGUF_TYPE_ARRAY) {
+        const auto * data = static_cast<const uint8_t *>(gguf_get_val_data(keys, id));
+        return digest64({data, value_bytes(type)}, seed);
+    }
+    const size_t n = gguf_get_arr_n(keys, id);
+    if (gguf_get_arr_type(keys, id) == GGUF_TYPE_STRING) {
+        for (size_t i = 0; i < n; ++i) {
+            seed = digest64(gguf_get_arr_str(keys, id, i), seed);
+        }
+        return seed;
+    }
+    const auto * data = static_cast<const uint8_t *>(gguf_get_arr_data(keys, id));
+    return digest64({data, n * value_bytes(gguf_get_arr_type(keys, id))}, seed);
+}
+
+uint64_t digest_keys(const gguf_context * gguf, const std::string & prefix) {
+    std::vector<std::string> names;
+    for (int64_t i = 0; i < gguf_get_n_kv(gguf); ++i) {
+        const std::string name = gguf_get_key(gguf, i);
+        if (name.compare(0, prefix.size(), prefix) == 0) {
+            names.push_back(name);
+        }
+    }
+    std::sort(names.begin(), names.end());
+    uint64_t digest = 0;
+    for (const std::string & name : names) {
+        digest = digest_value(gguf, gguf_find_key(gguf, name.c_str()), digest64(name, digest));
+    }
+    return digest;
 }
 
 std::string shape_text(const int64_t * ne) {

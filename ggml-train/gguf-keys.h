@@ -32,6 +32,9 @@ find_array_size(const gguf_context * gguf, const std::string & key, const std::s
 // Removes all keys but those that begin with `prefix`.
 void keep_keys(gguf_context * gguf, const std::string & prefix);
 
+// Digest of the keys that begin with `prefix` and their values, whatever their order; 0: none.
+uint64_t digest_keys(const gguf_context * gguf, const std::string & prefix);
+
 // Shape of a tensor as text: "[768, 50257]".
 std::string shape_text(const int64_t * ne);
 

@@ -1,0 +1,85 @@
+#include "ggml-train/gguf-writer.h"
+
+#include <cstring>
+
+namespace gt {
+
+// Footer of a sealed file: 8 bytes magic, 8 bytes length of all before, 8 bytes StreamDigest of it.
+static constexpr char   kSeal[9]   = "GTSEAL01";
+static constexpr size_t kSealBytes = 24;
+
+GgufWriter::GgufWriter(const std::string & path) : file_(path), gguf_(gguf_init_empty()) {}
+
+void GgufWriter::declare(const std::string & name, std::array<int64_t, 4> ne, ggml_type type) {
+    GT_CHECK(!head_done_, "tensors are declared before the first is written");
+    GT_CHECK(name.size() < GGML_MAX_NAME, "GGUF tensor names are shorter than 64 letters");
+    const ggml_context_ptr ctx(
+        ggml_init({.mem_size = ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true})
+    );
+    ggml_tensor * tensor = ggml_new_tensor(ctx.get(), type, 4, ne.data());
+    ggml_set_name(tensor, name.c_str());
+    gguf_add_tensor(gguf_.get(), tensor);
+    sizes_.push_back(ggml_nbytes(tensor));
+}
+
+void GgufWriter::write_head() {
+    Bytes head(gguf_get_meta_size(gguf_.get()));
+    gguf_get_meta_data(gguf_.get(), head.data());
+    file_.write(head.data(), head.size());
+    head_done_ = true;
+}
+
+void GgufWriter::write(const void * data, size_t n_bytes) {
+    if (!head_done_) {
+        write_head();
+    }
+    GT_CHECK(
+        n_done_ < sizes_.size() && sizes_[n_done_] == n_bytes, "not the size that was declared"
+    );
+    file_.write(data, n_bytes);
+    const size_t  alignment = gguf_get_alignment(gguf_.get());
+    const uint8_t zeros[64] = {};
+    for (size_t n = GGML_PAD(n_bytes, alignment) - n_bytes; n > 0;) {
+        const size_t part = std::min(n, sizeof zeros);
+        file_.write(zeros, part);
+        n -= part;
+    }
+    ++n_done_;
+}
+
+void GgufWriter::commit(bool sealed) {
+    if (!head_done_) {
+        write_head();
+    }
+    GT_CHECK(n_done_ == sizes_.size(), "not all declared tensors were written");
+    if (sealed) {
+        const uint64_t tail[2] = {file_.n_written(), file_.digest()};
+        uint8_t        footer[kSealBytes];
+        std::memcpy(footer, kSeal, 8);
+        std::memcpy(footer + 8, tail, 16);
+        file_.write(footer, sizeof footer);
+    }
+    file_.commit();
+}
+
+std::string why_not_sealed(std::span<const uint8_t> file) {
+    if (file.size() < kSealBytes ||
+        std::memcmp(file.data() + file.size() - kSealBytes, kSeal, 8) != 0) {
+        return "its end is missing (cut off, or half-written)";
+    }
+    const size_t n = file.size() - kSealBytes;
+    uint64_t     tail[2];
+    std::memcpy(tail, file.data() + n + 8, 16);
+    if (tail[0] != n) {
+        return format(
+            "it has %zu bytes where %llu were written", n, static_cast<unsigned long long>(tail[0])
+        );
+    }
+    StreamDigest digest;
+    digest.add(file.data(), n);
+    return digest.value() == tail[1]
+               ? ""
+               : "its checksum does not match (damaged on the disk or on the way)";
+}
+
+}  // namespace gt
