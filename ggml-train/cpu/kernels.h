@@ -20,6 +20,8 @@ struct Part {
 
 // C [M x N] = op(A) [M x K] * op(B) [K x N] + beta * C, beta 0 or 1 (0 never reads C).
 // Then, if given: every row of C += bias [N], and C += residual [M x N, ld = ldc].
+// The share of a thread depends on M, N and part alone, never on K or transposition: two calls on
+// the same C may follow one another without a barrier.
 struct Gemm {
     bool          ta = false, tb = false;  // op(X) = X transposed
     int64_t       M = 0, N = 0, K = 0;

@@ -1,0 +1,129 @@
+// ggml-train/cpu/activation.cpp — what happens to each element alone: GELU (arXiv 1606.08415),
+// SwiGLU (arXiv 2002.05202), rotary positions (arXiv 2104.09864).
+#include "ggml-train/cpu/simd.h"
+
+#include <cmath>
+#include <vector>
+
+namespace gt::cpu {
+
+// gelu(x) = x * Phi(x). Phi by the error function, or by its usual stand-in
+// (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3).
+constexpr float kTwoRootTwoOverPi = 1.59576912160573f;  // 2 sqrt(2/pi)
+constexpr float kCube             = 0.044715f;
+
+template <Gelu kKind>
+static Vec gelu_value(Vec x) {
+    if constexpr (kKind == Gelu::erf) {
+        return x * normal(x).below;
+    } else {
+        return x * sigmoid(kTwoRootTwoOverPi * x * (1.0f + kCube * x * x));
+    }
+}
+
+template <Gelu kKind>
+static Vec gelu_slope(Vec x) {
+    if constexpr (kKind == Gelu::erf) {
+        const Normal p = normal(x);
+        return p.below + x * p.density;
+    } else {
+        const Vec xx = x * x;
+        const Vec s  = sigmoid(kTwoRootTwoOverPi * x * (1.0f + kCube * xx));
+        return s + s * (1.0f - s) * x * (kTwoRootTwoOverPi * (1.0f + 3.0f * kCube * xx));
+    }
+}
+
+template <Gelu kKind>
+static void gelu_range(Range mine, const float * x, float * y) {
+    each(mine.end - mine.begin, [&](int64_t j, auto k) {
+        const int64_t i = mine.begin + j;
+        store(y + i, gelu_value<kKind>(load(x + i, k)), k);
+    });
+}
+
+template <Gelu kKind>
+static void gelu_back_range(Range mine, const float * x, const float * dy, float * dx) {
+    each(mine.end - mine.begin, [&](int64_t j, auto k) {
+        const int64_t i = mine.begin + j;
+        store(dx + i, load(dy + i, k) * gelu_slope<kKind>(load(x + i, k)), k);
+    });
+}
+
+void gelu(Part part, int64_t n, Gelu kind, const float * x, float * y) {
+    const Range mine = share(part, n, 16);
+    kind == Gelu::erf ? gelu_range<Gelu::erf>(mine, x, y) : gelu_range<Gelu::tanh>(mine, x, y);
+}
+
+void gelu_back(Part part, int64_t n, Gelu kind, const float * x, const float * dy, float * dx) {
+    const Range mine = share(part, n, 16);
+    kind == Gelu::erf ? gelu_back_range<Gelu::erf>(mine, x, dy, dx)
+                      : gelu_back_range<Gelu::tanh>(mine, x, dy, dx);
+}
+
+void swiglu(Part part, int64_t n, const float * gate, const float * up, float * y) {
+    const Range mine = share(part, n, 16);
+    each(mine.end - mine.begin, [&](int64_t j, auto k) {
+        const int64_t i = mine.begin + j;
+        const Vec     g = load(gate + i, k);
+        store(y + i, g * sigmoid(g) * load(up + i, k), k);
+    });
+}
+
+void swiglu_back(Part part, int64_t n, const float * gate, const float * up, const float * dy,
+                 float * dgate, float * dup) {
+    const Range mine = share(part, n, 16);
+    each(mine.end - mine.begin, [&](int64_t j, auto k) {
+        const int64_t i = mine.begin + j;
+        const Vec     g = load(gate + i, k), u = load(up + i, k), d = load(dy + i, k);
+        const Vec     s = sigmoid(g);
+        store(dgate + i, d * u * s * (1.0f + g * (1.0f - s)), k);
+        store(dup + i, d * g * s, k);
+    });
+}
+
+static Vec swap_pairs(Vec v) {
+    VecInt from;
+    for (int i = 0; i < kLanes; ++i) {
+        from[i] = i ^ 1;
+    }
+    return __builtin_shuffle(v, from);
+}
+
+// Positions are split over threads: the angles of one are worked out once for all rows and heads.
+void rope(Part part, int64_t B, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base,
+          bool backward, const float * x, float * y) {
+    // a pair (p, q) becomes (p cos - q sin, q cos + p sin): v * cosines + swapped v * sines
+    thread_local std::vector<float> angles;
+    angles.resize(2 * D);
+    float * cosines = angles.data();
+    float * sines   = angles.data() + D;
+
+    const int64_t ld   = n_heads * D;
+    const Range   mine = share(part, T);
+    for (int64_t t = mine.begin; t < mine.end; ++t) {
+        for (int64_t i = 0; i < D; i += 2) {
+            const double angle = (double) t * std::pow((double) freq_base, -(double) i / (double) D);
+            const float  s     = (float) std::sin(angle) * (backward ? -1.0f : 1.0f);
+            cosines[i] = cosines[i + 1] = (float) std::cos(angle);
+            sines[i]                    = -s;
+            sines[i + 1]                = s;
+        }
+        for (int64_t b = 0; b < B; ++b) {
+            const float * xt = x + (b * T + t) * ld;
+            float *       yt = y + (b * T + t) * ld;
+            for (int64_t h = 0; h < n_rot; ++h) {
+                each(D, [&](int64_t i, auto k) {
+                    const Vec v = load(xt + h * D + i, k);
+                    const Vec r = v * load(cosines + i, k) + swap_pairs(v) * load(sines + i, k);
+                    store(yt + h * D + i, r, k);
+                });
+            }
+            if (x != y && n_rot < n_heads) {
+                std::memcpy(yt + n_rot * D, xt + n_rot * D,
+                            (size_t) ((n_heads - n_rot) * D) * sizeof(float));
+            }
+        }
+    }
+}
+
+}  // namespace gt::cpu

@@ -1,0 +1,197 @@
+// ggml-train/cpu/simd.h — one register of floats, and the few functions the kernels need on it.
+//
+// Written with GCC's vector extensions: as wide as the compile flags allow (AVX-512: 16 lanes, else
+// 8), correct on any CPU. Internal to this folder; kernels.h is what others include.
+#pragma once
+
+#include "ggml-train/cpu/kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+namespace gt::cpu {
+
+#ifdef __AVX512F__
+constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
+
+typedef float   Vec __attribute__((vector_size(kLanes * 4)));
+typedef int32_t VecInt __attribute__((vector_size(kLanes * 4)));
+
+// ---- shares --------------------------------------------------------------------------------------
+
+struct Range {
+    int64_t begin = 0, end = 0;
+};
+
+// This thread's share of n items, cut at multiples of `grain`; shares differ by one grain at most.
+inline Range share(Part part, int64_t n, int64_t grain = 1) {
+    const int64_t n_grains = (n + grain - 1) / grain;
+    return {
+        std::min(n, n_grains * part.i / part.n * grain),
+        std::min(n, n_grains * (part.i + 1) / part.n * grain)
+    };
+}
+
+inline int64_t round_up(int64_t n, int64_t grain) { return (n + grain - 1) / grain * grain; }
+
+// ---- loads and stores: a full register, or the first k.n lanes of one ------------------------------
+
+struct Full {};
+struct Tail {
+    int n;  // 1 .. kLanes - 1
+};
+
+inline Vec splat(float x) { return Vec{} + x; }
+
+inline Vec load(const float * p, Full = {}) {
+    Vec v;
+    std::memcpy(&v, p, sizeof(v));
+    return v;
+}
+inline void store(float * p, Vec v, Full = {}) { std::memcpy(p, &v, sizeof(v)); }
+
+// Lanes past the tail read as 0 and are not written; memory past it is not touched.
+inline Vec load(const float * p, Tail k) {
+#ifdef __AVX512F__
+    return (Vec) _mm512_maskz_loadu_ps((__mmask16) ((1u << k.n) - 1), p);
+#else
+    Vec v{};
+    std::memcpy(&v, p, (size_t) k.n * sizeof(float));
+    return v;
+#endif
+}
+inline void store(float * p, Vec v, Tail k) {
+#ifdef __AVX512F__
+    _mm512_mask_storeu_ps(p, (__mmask16) ((1u << k.n) - 1), (__m512) v);
+#else
+    std::memcpy(p, &v, (size_t) k.n * sizeof(float));
+#endif
+}
+
+// v with the lanes past the tail replaced by `fill`.
+inline Vec keep(Vec v, float, Full) { return v; }
+inline Vec keep(Vec v, float fill, Tail k) {
+    for (int i = k.n; i < kLanes; ++i) {
+        v[i] = fill;
+    }
+    return v;
+}
+
+// Calls f(i, k) for i = 0, kLanes, ... below n: k is Full, at last perhaps Tail.
+template <class F>
+inline void each(int64_t n, F f) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+        f(i, Full{});
+    }
+    if (i < n) {
+        f(i, Tail{(int) (n - i)});
+    }
+}
+
+// ---- across the lanes, in a fixed order ------------------------------------------------------------
+
+inline float sum(Vec v) {
+    float x[kLanes];
+    std::memcpy(x, &v, sizeof(v));
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) {
+            x[i] += x[i + half];
+        }
+    }
+    return x[0];
+}
+
+inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
+inline Vec min(Vec a, Vec b) { return a < b ? a : b; }
+
+inline float max(Vec v) {
+    float x[kLanes];
+    std::memcpy(x, &v, sizeof(v));
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) {
+            x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
+        }
+    }
+    return x[0];
+}
+
+// Sum over i < n of f(i, k), with four sums under way so that additions need not wait for another.
+template <class F>
+inline float sum_each(int64_t n, F f) {
+    Vec     acc[4] = {};
+    int64_t i      = 0;
+    for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+        for (int u = 0; u < 4; ++u) {
+            acc[u] += f(i + u * kLanes, Full{});
+        }
+    }
+    for (; i + kLanes <= n; i += kLanes) {
+        acc[0] += f(i, Full{});
+    }
+    if (i < n) {
+        acc[1] += keep(f(i, Tail{(int) (n - i)}), 0.0f, Tail{(int) (n - i)});
+    }
+    return sum((acc[0] + acc[1]) + (acc[2] + acc[3]));
+}
+
+// ---- elementary functions -------------------------------------------------------------------------
+
+// e^x to 2e-7 relative; x is held within what a float can take, NaN stays NaN.
+inline Vec exp(Vec x) {
+    x = x < -87.33f ? splat(-87.33f) : x;
+    x = x > 88.37f ? splat(88.37f) : x;
+
+    // x = n ln2 + r, |r| <= ln2 / 2; adding 1.5 * 2^23 rounds to an integer, left in the low bits
+    const Vec shifted = x * 1.44269504088896341f + 12582912.0f;
+    const Vec n       = shifted - 12582912.0f;
+    Vec       r       = x - n * 0.693359375f;  // ln2 in two parts
+    r                 = r - n * -2.12194440e-4f;
+
+    Vec q = splat(1.3814596e-3f);
+    q     = q * r + 8.3687171e-3f;
+    q     = q * r + 4.1668388e-2f;
+    q     = q * r + 1.66665206e-1f;
+    q     = q * r + 4.99999934e-1f;
+    q     = q * (r * r) + r + 1.0f;
+
+    const VecInt power = ((VecInt) shifted + 127) << 23;  // 2^n
+    return q * (Vec) power;
+}
+
+// 1 / (1 + e^-x)
+inline Vec sigmoid(Vec x) { return 1.0f / (1.0f + exp(-x)); }
+
+// The normal distribution at x: `below` the share below x, `density` its derivative.
+// erfc(z) = exp(-z^2) t q(t), t = 1 / (1 + 0.3275911 z) for z >= 0, as Abramowitz and Stegun 7.1.26
+// but with three more terms: 6e-8 relative.
+struct Normal {
+    Vec below, density;
+};
+inline Normal normal(Vec x) {
+    const Vec z = (x < 0.0f ? -x : x) * 0.70710678118654752f;
+    const Vec e = exp(-z * z);
+    const Vec t = 1.0f / (1.0f + 0.3275911f * z);
+
+    Vec q = splat(-0.14447299f);
+    q     = q * t + 0.51100380f;
+    q     = q * t - 0.43141953f;
+    q     = q * t + 0.47775048f;
+    q     = q * t + 0.011746557f;
+    q     = q * t + 0.21032500f;
+    q     = q * t + 0.17995809f;
+    q     = q * t + 0.18510854f;
+
+    const Vec tail = 0.5f * e * t * q;  // the share beyond |x|
+    return {x < 0.0f ? tail : 1.0f - tail, e * 0.39894228040143268f};
+}
+
+}  // namespace gt::cpu
