@@ -1,0 +1,299 @@
+// comm/hosts.cpp — reads and writes hosts.txt and invites; every message says line and next move.
+#include "comm/hosts.h"
+
+#include "comm/frame.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace gt {
+
+static constexpr size_t kMaxFileBytes = 1 << 20;
+static constexpr size_t kMaxHosts     = 256;
+static constexpr char   kInviteMark[] = "gt1.";
+
+namespace {
+
+struct Place {
+    const std::string & file;
+    int                 line;
+
+    [[noreturn]] void fail(const std::string & what) const {
+        throw Error(file + ":" + std::to_string(line) + ": " + what);
+    }
+};
+
+}  // namespace
+
+// Words between blanks; a word may contain "..." with blanks inside; '#' begins a comment.
+static std::vector<std::string> words_of(const std::string & line, const Place & place) {
+    std::vector<std::string> words;
+    std::string              word;
+    bool                     in_word = false, quoted = false;
+    for (const char c : line) {
+        if (c == '"') {
+            quoted  = !quoted;
+            in_word = true;
+        } else if (quoted) {
+            word += c;
+        } else if (c == '#' && !in_word) {
+            break;
+        } else if (c == ' ' || c == '\t' || c == '\r') {
+            if (in_word) {
+                words.push_back(word);
+            }
+            word.clear();
+            in_word = false;
+        } else {
+            word += c;
+            in_word = true;
+        }
+        if (static_cast<unsigned char>(c) < 32 && c != '\t' && c != '\r') {
+            place.fail("a control character; save the file as plain text");
+        }
+    }
+    if (quoted) {
+        place.fail("a quote is not closed; add the missing \"");
+    }
+    if (in_word) {
+        words.push_back(word);
+    }
+    return words;
+}
+
+static std::string check_address(const std::string & text, const Place & place) {
+    const size_t colon = text.rfind(':');
+    const auto   wrong = [&](const std::string & what) {
+        place.fail(
+              "address '" + text.substr(0, 80) + "': " + what +
+              "; write host:port, as in anna.example.org:7077 or [2001:db8::1]:7077, or - for none"
+          );
+    };
+    if (colon == text.npos || colon == 0 || text.size() > 300) {
+        wrong("no port");
+    }
+    const std::string host = text.substr(0, colon), port = text.substr(colon + 1);
+    if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != port.npos ||
+        std::stoi(port) < 1 || std::stoi(port) > 65535) {
+        wrong("the port is not a number from 1 to 65535");
+    }
+    const bool        v6      = host.size() > 2 && host.front() == '[' && host.back() == ']';
+    const std::string inner   = v6 ? host.substr(1, host.size() - 2) : host;
+    const char *      letters = v6 ? "0123456789abcdefABCDEF:."
+                                   : "0123456789abcdefghijklmnopqrstuvwxyz"
+                                     "ABCDEFGHIJKLMNOPQRSTUVWXYZ.-_";
+    if (inner.empty() || inner.find_first_not_of(letters) != inner.npos) {
+        wrong("not a host name or IP address");
+    }
+    return text;
+}
+
+static double check_speed(const std::string & name, const std::string & text, const Place & place) {
+    char *       end   = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end != '\0' || !std::isfinite(value) || value <= 0 || value > 1e6) {
+        place.fail(name + "=" + text + ": not a speed; write Mbit/s, as in " + name + "=20");
+    }
+    return value;
+}
+
+static HostLine parse_host(const std::vector<std::string> & words, const Place & place) {
+    HostLine host;
+    host.name = words[0];
+    if (!valid_host_name(host.name)) {
+        place.fail(
+            "host name '" + host.name.substr(0, 80) +
+            "' is not valid; use 1 to 64 letters, digits and ._-"
+        );
+    }
+    for (size_t i = 1; i < words.size(); i++) {
+        const std::string & word  = words[i];
+        const size_t        equal = word.find('=');
+        const std::string   name  = word.substr(0, equal);
+        const std::string   value = equal == word.npos ? "" : word.substr(equal + 1);
+        if (equal == word.npos && i == 1) {
+            host.address = word == "-" ? "" : check_address(word, place);
+        } else if (name == "up" && equal != word.npos) {
+            host.up = check_speed(name, value, place);
+        } else if (name == "down" && equal != word.npos) {
+            host.down = check_speed(name, value, place);
+        } else if (name == "data" && !value.empty()) {
+            host.data = value;
+        } else {
+            place.fail(
+                "'" + word.substr(0, 80) +
+                "' is not known; after name and address there may be up=, down= and data="
+            );
+        }
+    }
+    return host;
+}
+
+static void parse_key(Hosts & out, const std::vector<std::string> & words, const Place & place) {
+    if (!out.key.empty() || !out.hub_key.empty()) {
+        place.fail("a second key; a run has exactly one, remove one of the lines");
+    }
+    const std::string next = "copy the line again from the file that `hub --new` wrote";
+    if (words.size() != 2) {
+        place.fail("a key line has two words; " + next);
+    }
+    const std::optional<Bytes> bytes = from_base64(words[1]);
+    if (words[0] == "key") {
+        Key32 secret{};
+        if (!bytes || bytes->size() != secret.size()) {
+            place.fail("the key is not 43 letters of base64; " + next);
+        }
+        std::copy(bytes->begin(), bytes->end(), secret.begin());
+        out.key  = words[1];
+        out.keys = keys_from_secret(secret);
+    } else {
+        if (!bytes || bytes->size() != 64) {
+            place.fail("the hub key is not 86 letters of base64; " + next);
+        }
+        out.hub_key = words[1];
+        out.keys    = keys_from_hub_form(words[1]);
+    }
+}
+
+static void parse_store(Hosts & out, const std::vector<std::string> & words, const Place & place) {
+    const std::string & url = words.size() == 2 ? words[1] : words[0];
+    if (words.size() != 2 || (!url.starts_with("s3://") && !url.starts_with("file:///")) ||
+        url == "s3://" || url == "file:///") {
+        place.fail("not a store; write store s3://bucket/prefix or store file:///path");
+    }
+    if (!out.store.empty()) {
+        place.fail("a second store; a run has one, remove one of the lines");
+    }
+    out.store = url;
+}
+
+Hosts parse_hosts(const std::string & text, const std::string & file) {
+    if (text.size() > kMaxFileBytes) {
+        throw Error(file + ": larger than 1 MB; this is not a hosts file");
+    }
+    Hosts              out;
+    std::istringstream in(text);
+    std::string        line;
+    Place              place{file, 0};
+    while (std::getline(in, line)) {
+        place.line++;
+        const std::vector<std::string> words = words_of(line, place);
+        if (words.empty()) {
+            continue;
+        }
+        if (words[0] == "key" || words[0] == "hub-key") {
+            parse_key(out, words, place);
+        } else if (words[0] == "store") {
+            parse_store(out, words, place);
+        } else {
+            HostLine host = parse_host(words, place);
+            if (out.find(host.name)) {
+                place.fail("host '" + host.name + "' is there twice; give each its own name");
+            }
+            if (out.hosts.size() == kMaxHosts) {
+                place.fail("more than 256 hosts");
+            }
+            out.hosts.push_back(std::move(host));
+        }
+    }
+    if (out.key.empty() && out.hub_key.empty()) {
+        throw Error(file + ": no 'key' line; make the file with: hub --new --address HOST:PORT");
+    }
+    if (out.store.empty() && !out.hub()) {
+        throw Error(
+            file + ": no host has an address; add host:port to the one others can reach, or a line "
+                   "'store s3://bucket/prefix'"
+        );
+    }
+    return out;
+}
+
+Hosts read_hosts(const std::string & path) {
+    std::ifstream in(path, std::ios::binary);
+    if (!in) {
+        throw Error(path + ": can't be read; make it with: hub --new --address HOST:PORT");
+    }
+    std::string text(kMaxFileBytes + 1, '\0');
+    in.read(text.data(), std::streamsize(text.size()));
+    text.resize(size_t(in.gcount()));
+    return parse_hosts(text, path);
+}
+
+const HostLine * Hosts::find(const std::string & name) const {
+    for (const HostLine & host : hosts) {
+        if (host.name == name) {
+            return &host;
+        }
+    }
+    return nullptr;
+}
+
+const HostLine * Hosts::hub() const {
+    if (!store.empty()) {
+        return nullptr;
+    }
+    for (const HostLine & host : hosts) {
+        if (!host.address.empty()) {
+            return &host;
+        }
+    }
+    return nullptr;
+}
+
+std::string hosts_text(const Hosts & hosts) {
+    const auto quoted = [](const std::string & word) {
+        return word.find_first_of(" \t#") == word.npos ? word : format("\"%s\"", word.c_str());
+    };
+    std::string out = hosts.key.empty() ? "hub-key " + hosts.hub_key : "key " + hosts.key;
+    out += "\n";
+    if (!hosts.store.empty()) {
+        out += "store " + quoted(hosts.store) + "\n";
+    }
+    for (const HostLine & host : hosts.hosts) {
+        out += host.name + " " + (host.address.empty() ? "-" : host.address);
+        out += host.up > 0 ? format(" up=%.15g", host.up) : "";
+        out += host.down > 0 ? format(" down=%.15g", host.down) : "";
+        out += host.data.empty() ? "" : " data=" + quoted(host.data);
+        out += "\n";
+    }
+    return out;
+}
+
+std::string make_invite(const Hosts & hosts) {
+    Hosts shared = hosts;
+    for (HostLine & host : shared.hosts) {
+        host.data.clear();  // a path on one machine says nothing to another
+    }
+    const std::string text = hosts_text(shared);
+    Bytes             bytes(text.begin(), text.end());
+    const Key32       sum = digest256(bytes);
+    bytes.insert(bytes.end(), sum.begin(), sum.begin() + 4);
+    return kInviteMark + to_base64(bytes);
+}
+
+Hosts parse_invite(const std::string & invite) {
+    const std::string next = "; copy the whole line again, from gt1. to its end";
+    std::string       letters;
+    for (const char c : invite.substr(0, 2 * kMaxFileBytes)) {
+        if (c != ' ' && c != '\n' && c != '\r' && c != '\t') {
+            letters += c;  // chat programs break long lines
+        }
+    }
+    if (!letters.starts_with(kInviteMark)) {
+        throw Error("invite: does not begin with gt1." + next);
+    }
+    const std::optional<Bytes> bytes = from_base64(letters.substr(4));
+    if (!bytes || bytes->size() < 5) {
+        throw Error("invite: not complete" + next);
+    }
+    const std::span<const uint8_t> text = std::span(*bytes).first(bytes->size() - 4);
+    const Key32                    sum  = digest256(text);
+    if (!std::equal(sum.begin(), sum.begin() + 4, bytes->end() - 4)) {
+        throw Error("invite: not complete, or a letter is wrong" + next);
+    }
+    return parse_hosts(std::string(text.begin(), text.end()), "invite");
+}
+
+}  // namespace gt

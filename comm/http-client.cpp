@@ -1,0 +1,267 @@
+// comm/http-client.cpp — the network thread: which request runs when, and when it runs again.
+#include "comm/http-client.h"
+
+#include "comm/http-transfer.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <random>
+#include <thread>
+
+namespace gt {
+
+namespace {
+
+constexpr auto kFirstPause = std::chrono::milliseconds(100);
+constexpr auto kLongPause  = std::chrono::milliseconds(5000);
+
+struct Batch {
+    size_t                  n_left = 0;
+    std::condition_variable done;
+};
+
+struct Job {
+    const HttpRequest *       request  = nullptr;
+    HttpResponse *            response = nullptr;
+    Batch *                   batch    = nullptr;
+    std::unique_ptr<Transfer> transfer;
+    bool                      running    = false;
+    int                       n_tries    = 0;
+    Clock::time_point         not_before = Clock::now();
+    Clock::time_point         busy_since{};  // of the first answer that said "not now"
+};
+
+}  // namespace
+
+std::string HttpResponse::header(const std::string & name) const {
+    const auto found = headers.find(name);
+    return found == headers.end() ? "" : found->second;
+}
+
+std::string HttpResponse::text() const {
+    return {body.begin(), body.end()};
+}
+
+static void curl_start() {
+    static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
+    GT_CHECK(started == CURLE_OK, "libcurl can't start");
+}
+
+struct HttpClient::Impl {
+    HttpOptions                            options;
+    RunKeys                                keys;
+    UploadCap                              cap;
+    CURLM *                                multi = nullptr;
+    std::mutex                             mutex;  // inbox, stopping, and every Batch
+    std::list<Job>                         inbox;
+    bool                                   stopping = false;
+    std::list<Job>                         jobs;  // the network thread's own
+    std::vector<std::unique_ptr<Transfer>> idle;
+    std::mt19937_64                        random{std::random_device{}()};
+    std::thread                            thread;
+
+    explicit Impl(const HttpOptions & o)
+        : options(o), keys(o.keys ? *o.keys : RunKeys{}), cap(o.up_limit) {
+        curl_start();
+        options.keys = o.keys ? &keys : nullptr;
+        multi        = curl_multi_init();
+        curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, long(4 * options.n_connections + 8));
+        curl_multi_setopt(multi, CURLMOPT_PIPELINING, long(CURLPIPE_NOTHING));
+        thread = std::thread([this] { run(); });
+    }
+
+    ~Impl() {
+        {
+            std::lock_guard<std::mutex> lock(mutex);
+            stopping = true;
+        }
+        curl_multi_wakeup(multi);
+        thread.join();
+        jobs.clear();
+        idle.clear();
+        curl_multi_cleanup(multi);
+    }
+
+    void run() {
+        for (;;) {
+            {
+                std::lock_guard<std::mutex> lock(mutex);
+                if (stopping) {
+                    return;
+                }
+                jobs.splice(jobs.end(), inbox);
+            }
+            start_due();
+            int n_running = 0;
+            curl_multi_perform(multi, &n_running);
+            take_finished();
+            const auto timeout = pause_until_next();
+            curl_multi_poll(multi, nullptr, 0, int(timeout.count()), nullptr);
+            for (Job & job : jobs) {
+                if (job.running && job.transfer->paused()) {
+                    job.transfer->resume();
+                }
+            }
+        }
+    }
+
+    // Large ones share n_connections; small ones and long polls never wait behind them.
+    void start_due() {
+        int n_bulk = 0;
+        for (const Job & job : jobs) {
+            n_bulk += job.running && job.request->bulk ? 1 : 0;
+        }
+        const auto now = Clock::now();
+        for (Job & job : jobs) {
+            if (job.running || job.not_before > now) {
+                continue;
+            }
+            if (job.request->bulk && n_bulk >= options.n_connections) {
+                continue;
+            }
+            if (!job.transfer) {
+                job.transfer = take_idle();
+            }
+            n_bulk += job.request->bulk ? 1 : 0;
+            job.running = true;
+            job.transfer->begin(*job.request, job.n_tries == 0);
+            job.n_tries++;
+            curl_multi_add_handle(multi, job.transfer->handle());
+        }
+    }
+
+    std::unique_ptr<Transfer> take_idle() {
+        if (idle.empty()) {
+            return std::make_unique<Transfer>(options, keys, cap);
+        }
+        std::unique_ptr<Transfer> transfer = std::move(idle.back());
+        idle.pop_back();
+        return transfer;
+    }
+
+    void take_finished() {
+        int       n_left = 0;
+        CURLMsg * message;
+        while ((message = curl_multi_info_read(multi, &n_left)) != nullptr) {
+            if (message->msg != CURLMSG_DONE) {
+                continue;
+            }
+            CURL *         handle = message->easy_handle;
+            const CURLcode code   = message->data.result;
+            curl_multi_remove_handle(multi, handle);
+            const auto job = std::find_if(jobs.begin(), jobs.end(), [&](const Job & j) {
+                return j.running && j.transfer->handle() == handle;
+            });
+            GT_CHECK(job != jobs.end(), "a transfer without a job");
+            HttpResponse response;
+            job->transfer->end(code, response);
+            job->running = false;
+            if (should_retry(*job, response)) {
+                again_later(*job, response);
+            } else {
+                finish(job, std::move(response));
+            }
+        }
+    }
+
+    bool should_retry(Job & job, HttpResponse & response) const {
+        const int  s         = response.status;
+        const bool transient = s == 0 || s == 408 || s == 429 || (s >= 500 && s != 501);
+        if (!transient || response.refused_key) {
+            return false;
+        }
+        const auto now = Clock::now();
+        if (s == 0) {
+            job.busy_since = {};
+            if (now - job.transfer->last_progress() < options.give_up + job.request->wait) {
+                return true;
+            }
+        } else {  // it answers, though not with what we want
+            if (job.busy_since == Clock::time_point{}) {
+                job.busy_since = now;
+            }
+            if (now - job.busy_since < options.give_up) {
+                return true;
+            }
+        }
+        if (response.error.empty()) {
+            response.error = format("answer %d", s);
+        }
+        response.error += format(" (%d tries)", job.n_tries);
+        return false;
+    }
+
+    // Full jitter on the upper half: hosts that lost the hub together do not come back together.
+    void again_later(Job & job, const HttpResponse & response) {
+        if (options.counters) {
+            options.counters->n_retries++;
+        }
+        auto pause      = kFirstPause * (1 << std::min(job.n_tries - 1, 6));
+        pause           = std::min<std::chrono::milliseconds>(pause, kLongPause);
+        pause           = pause / 2 + pause * int(random() % 1000) / 2000;
+        const int asked = std::atoi(response.header("retry-after").c_str());
+        if (asked > 0) {
+            pause = std::max<std::chrono::milliseconds>(
+                pause, std::chrono::milliseconds(std::min(asked, 60) * 1000)
+            );
+        }
+        job.not_before = Clock::now() + pause;
+    }
+
+    void finish(std::list<Job>::iterator job, HttpResponse && response) {
+        idle.push_back(std::move(job->transfer));
+        if (options.counters) {
+            options.counters->n_requests++;
+        }
+        std::lock_guard<std::mutex> lock(mutex);
+        *job->response = std::move(response);
+        if (--job->batch->n_left == 0) {
+            job->batch->done.notify_all();
+        }
+        jobs.erase(job);
+    }
+
+    std::chrono::milliseconds pause_until_next() const {
+        auto       pause = std::chrono::milliseconds(500);
+        const auto now   = Clock::now();
+        for (const Job & job : jobs) {
+            if (job.running && job.transfer->paused()) {
+                pause = std::min(pause, std::chrono::milliseconds(10));
+            } else if (!job.running && job.not_before > now) {
+                const auto left =
+                    std::chrono::ceil<std::chrono::milliseconds>(job.not_before - now);
+                pause = std::min(pause, left);
+            }
+        }
+        return pause;
+    }
+};
+
+HttpClient::HttpClient(const HttpOptions & options) : impl_(std::make_unique<Impl>(options)) {}
+
+HttpClient::~HttpClient() = default;
+
+std::vector<HttpResponse> HttpClient::perform(const std::vector<HttpRequest> & requests) {
+    std::vector<HttpResponse> responses(requests.size());
+    Batch                     batch;
+    batch.n_left = requests.size();
+    std::unique_lock<std::mutex> lock(impl_->mutex);
+    for (size_t i = 0; i < requests.size(); i++) {
+        Job job;
+        job.request  = &requests[i];
+        job.response = &responses[i];
+        job.batch    = &batch;
+        impl_->inbox.push_back(std::move(job));
+    }
+    curl_multi_wakeup(impl_->multi);
+    batch.done.wait(lock, [&] { return batch.n_left == 0; });
+    return responses;
+}
+
+HttpResponse HttpClient::perform(const HttpRequest & request) {
+    return perform(std::vector<HttpRequest>{request})[0];
+}
+
+}  // namespace gt
