@@ -1,0 +1,201 @@
+// Crops, flips, colours, mixup: see augment.h.
+#include "ggml-train/augment.h"
+
+#include "ggml-train/resize.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gt {
+
+namespace {
+
+// Uniform numbers, one after the other, of one key.
+class Draw {
+public:
+    explicit Draw(uint64_t key) : key_(key) {}
+
+    float uniform() { return random_uniform(random_bits(key_, n_++)); }
+    float between(float low, float high) { return low + (high - low) * uniform(); }
+
+    float normal() {
+        const float radius = std::sqrt(-2.0f * std::log(1.0f - uniform()));
+        return radius * std::cos(6.2831853f * uniform());
+    }
+
+    // Marsaglia and Tsang (2000); a < 1 by the usual power.
+    float gamma(float a) {
+        if (a < 1.0f) {
+            const float power = std::pow(1.0f - uniform(), 1.0f / a);
+            return gamma(a + 1.0f) * power;
+        }
+        const float d = a - 1.0f / 3.0f, c = 1.0f / std::sqrt(9.0f * d);
+        for (;;) {
+            const float x = normal(), v = std::pow(1.0f + c * x, 3.0f);
+            if (v > 0.0f &&
+                std::log(1.0f - uniform()) < 0.5f * x * x + d - d * v + d * std::log(v)) {
+                return d * v;
+            }
+        }
+    }
+
+private:
+    uint64_t key_;
+    uint64_t n_ = 0;
+};
+
+}  // namespace
+
+uint64_t sample_key(uint64_t seed, uint64_t step, const std::string & host, uint64_t i) {
+    return random_bits(seed, step, digest64(host), i);
+}
+
+// The square in the middle that evaluation looks at. Without rounding where it is the model's
+// size already, so that nothing is resampled twice.
+static Box center_box(const PictureView & picture, const ImageSpec & spec) {
+    float side = spec.crop * float(std::min(picture.width, picture.height));
+    if (std::fabs(side - float(spec.size)) < 1.0f) {
+        side = float(std::min({spec.size, picture.width, picture.height}));
+    }
+    const float x = (float(picture.width) - side) / 2, y = (float(picture.height) - side) / 2;
+    return side == float(spec.size) ? Box{std::floor(x), std::floor(y), side, side}
+                                    : Box{x, y, side, side};
+}
+
+// A box of random area and form; after ten misses the middle.
+static Box random_box(const PictureView & picture, const AugmentOptions & options, Draw & draw) {
+    const float w = float(picture.width), h = float(picture.height);
+    const float form = std::log(std::max(1.0f, options.aspect));
+    for (int i = 0; i < 10; ++i) {
+        const float area  = w * h * draw.between(options.crop_min, 1.0f);
+        const float ratio = std::exp(draw.between(-form, form));
+        const float bw = std::sqrt(area * ratio), bh = std::sqrt(area / ratio);
+        if (bw <= w && bh <= h) {
+            return {draw.between(0.0f, w - bw), draw.between(0.0f, h - bh), bw, bh};
+        }
+    }
+    const float side = std::min(w, h);
+    return {(w - side) / 2, (h - side) / 2, side, side};
+}
+
+// Brightness, contrast, saturation on planes of [0, 255].
+static void
+change_colours(std::span<float> planes, int C, const AugmentOptions & options, Draw & draw) {
+    if (options.brightness <= 0 && options.contrast <= 0 && options.saturation <= 0) {
+        return;
+    }
+    auto factor = [&](float by) { return std::max(0.0f, draw.between(1.0f - by, 1.0f + by)); };
+    const float  bright = factor(options.brightness), contrast = factor(options.contrast);
+    const float  colour = C == 3 ? factor(options.saturation) : 1.0f;
+    const size_t plane  = planes.size() / size_t(C);
+    double       sum    = 0.0;
+    for (const float value : planes) {
+        sum += value;
+    }
+    const float mean  = bright * float(sum / double(planes.size()));
+    const float scale = bright * contrast, offset = mean * (1.0f - contrast);
+    for (size_t i = 0; i < plane; ++i) {
+        float value[3] = {}, grey = 0.0f;
+        for (int c = 0; c < C; ++c) {
+            value[c] = planes[size_t(c) * plane + i] * scale + offset;
+        }
+        if (C == 3) {
+            grey = 0.299f * value[0] + 0.587f * value[1] + 0.114f * value[2];
+        }
+        for (int c = 0; c < C; ++c) {
+            const float mixed             = colour * value[c] + (1.0f - colour) * grey;
+            planes[size_t(c) * plane + i] = std::clamp(C == 3 ? mixed : value[c], 0.0f, 255.0f);
+        }
+    }
+}
+
+static void normalise(std::span<float> planes, const ImageSpec & spec) {
+    const size_t plane = planes.size() / size_t(spec.channels);
+    for (int c = 0; c < spec.channels; ++c) {
+        const float scale  = 1.0f / (255.0f * spec.deviation[c]);
+        const float offset = -spec.mean[c] / spec.deviation[c];
+        for (float & value : planes.subspan(size_t(c) * plane, plane)) {
+            value = value * scale + offset;
+        }
+    }
+}
+
+// Blanks a square to the mean. Its middle may lie anywhere, so that edges are cut out too.
+static void cut_out(std::span<float> planes, const ImageSpec & spec, int side, Draw & draw) {
+    const int S  = spec.size;
+    const int x0 = std::min(S - 1, int(draw.uniform() * float(S))) - side / 2;
+    const int y0 = std::min(S - 1, int(draw.uniform() * float(S))) - side / 2;
+    for (int c = 0; c < spec.channels; ++c) {
+        for (int y = std::max(0, y0); y < std::min(S, y0 + side); ++y) {
+            float * row = planes.data() + (size_t(c) * S + size_t(y)) * S;
+            std::fill(row + std::max(0, x0), row + std::clamp(x0 + side, 0, S), 0.0f);
+        }
+    }
+}
+
+void center_view(const PictureView & picture, const ImageSpec & spec, std::span<float> out) {
+    resample(picture, center_box(picture, spec), spec.size, spec.size, false, out);
+    normalise(out, spec);
+}
+
+void augment(
+    const PictureView &    picture,
+    const ImageSpec &      spec,
+    const AugmentOptions & options,
+    uint64_t               key,
+    std::span<float>       out
+) {
+    Draw draw(key);
+    Box  box =
+        options.crop_min < 1.0f ? random_box(picture, options, draw) : center_box(picture, spec);
+    if (options.pad > 0) {
+        const int   n      = 2 * options.pad + 1;  // whole pixels of the model's grid
+        const float pixel  = box.width / float(spec.size);
+        auto        offset = [&] {
+            return float(std::min(n - 1, int(draw.uniform() * float(n))) - options.pad) * pixel;
+        };
+        box.x += offset();
+        box.y += offset();
+    }
+    const bool flip = options.flip && draw.uniform() < 0.5f;
+
+    resample(picture, box, spec.size, spec.size, flip, out);
+    change_colours(out, spec.channels, options, draw);
+    normalise(out, spec);
+    if (options.cutout > 0) {
+        cut_out(out, spec, options.cutout, draw);
+    }
+}
+
+float mixup_share(float alpha, uint64_t seed, uint64_t step, const std::string & host) {
+    if (alpha <= 0.0f) {
+        return 1.0f;
+    }
+    Draw        draw(random_bits(sample_key(seed, step, host, ~0ull), 0x6d6978));
+    const float a = draw.gamma(alpha), b = draw.gamma(alpha);
+    return a + b > 0.0f ? std::max(a, b) / (a + b) : 1.0f;  // the own share is the larger one
+}
+
+// Four rounds of a Feistel network on the smallest even number of bits that holds n; a value
+// outside [0, n) is sent through again until it lies inside.
+int64_t shuffled_index(uint64_t key, int64_t i, int64_t n) {
+    GT_CHECK(i >= 0 && i < n, "a position of the list");
+    int half = 1;
+    while ((int64_t(1) << (2 * half)) < n) {
+        ++half;
+    }
+    const uint64_t mask = (uint64_t(1) << half) - 1;
+    uint64_t       x    = uint64_t(i);
+    do {
+        uint64_t left = x >> half, right = x & mask;
+        for (uint64_t round = 0; round < 4; ++round) {
+            const uint64_t next = left ^ (random_bits(key, round, right) & mask);
+            left                = right;
+            right               = next;
+        }
+        x = left << half | right;
+    } while (x >= uint64_t(n));
+    return int64_t(x);
+}
+
+}  // namespace gt
