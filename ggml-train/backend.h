@@ -1,0 +1,48 @@
+// ggml-train/backend.h — the device of one rank: its threads, its buffers, its graph runs.
+// The sole owner of ggml's handles.
+#pragma once
+
+#include "ggml-train/base.h"
+
+#include <ggml-backend.h>
+#include <ggml-cpp.h>
+#include <ggml.h>
+
+namespace gt {
+
+class Backend {
+public:
+    // device: "cpu" or "fake" (a test device with memory of its own, see fake-device.h).
+    Backend(const std::string & device, int n_threads);
+    ~Backend();
+    Backend(const Backend &)             = delete;
+    Backend & operator=(const Backend &) = delete;
+
+    ggml_backend_t get() const { return backend_.get(); }
+    bool           is_host() const;  // its memory is ours to read
+    int            n_threads() const { return n_threads_; }
+
+    // Memory for all tensors of a context, zeroed. An Error says how much was asked for.
+    ggml_backend_buffer_ptr allocate(ggml_context * ctx, const char * what) const;
+
+    // Places the intermediate tensors of a graph, reusing memory.
+    ggml_gallocr_ptr plan(ggml_cgraph * graph) const;
+
+    // An op the device can't run is an Error that names it; call once per graph.
+    void check_support(ggml_cgraph * graph) const;
+
+    void compute(ggml_cgraph * graph) const;
+
+private:
+    struct PoolDeleter {
+        void operator()(struct ggml_threadpool * pool) const;
+    };
+    int                                              n_threads_;
+    std::unique_ptr<struct ggml_threadpool, PoolDeleter> pool_;
+    ggml_backend_ptr                                 backend_;
+};
+
+// An empty context for tensor descriptions: no data lives in it.
+ggml_context_ptr make_context(size_t n_tensors, size_t graph_nodes = 0);
+
+}  // namespace gt

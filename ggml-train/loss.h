@@ -1,0 +1,31 @@
+// ggml-train/loss.h — logits, cross entropy and their gradients, a chunk of columns at a time.
+//
+// With a large vocabulary logits are the largest tensor of all. So the head computes its gradient
+// where the logits still are: for each chunk of tokens logits, loss, gradient of the logits (in
+// their place), of weight, bias and x; then the chunk's memory is used again. The reverse pass of
+// the rest of the model starts from the gradient of x.
+#pragma once
+
+#include "ggml-train/autograd.h"
+
+namespace gt {
+
+struct LossInputs {
+    ggml_tensor * labels  = nullptr;  // I32 [N], < 0: ignored
+    ggml_tensor * targets = nullptr;  // I32 [1, N]: labels, 0 where ignored
+    ggml_tensor * mask    = nullptr;  // F32 [1, N]: 0 where ignored, else 1
+    ggml_tensor * scale   = nullptr;  // F32 scalar: what the gradients are multiplied with
+    ggml_tensor * rows    = nullptr;  // F32 [N], written: the loss of each column
+    float         smoothing = 0.0f;
+};
+
+// Appends the loss to the graph. With `autograd`: also the gradients of head.weight and head.bias,
+// and returns the gradient of head.x; else null.
+ggml_tensor * append_loss(
+    Ops & ops, ggml_cgraph * graph, const Head & head, const LossInputs & in, Autograd * autograd
+);
+
+// Appends all logits [V, N] and returns them.
+ggml_tensor * append_logits(Ops & ops, ggml_cgraph * graph, const Head & head);
+
+}  // namespace gt

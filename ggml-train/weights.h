@@ -1,0 +1,38 @@
+// ggml-train/weights.h — the parameters of one model on one device: weights and gradients.
+#pragma once
+
+#include "ggml-train/backend.h"
+#include "ggml-train/model-config.h"
+#include "ggml-train/model.h"
+
+namespace gt {
+
+class Weights {
+public:
+    // with_grads: false for evaluation only. All weights start at zero.
+    Weights(const Backend & backend, const ModelConfig & config, bool with_grads);
+
+    std::vector<Param> & params() { return params_; }
+
+    // REQUIRES: the model has a tensor of this name.
+    const Param & at(const std::string & name) const;
+
+    // Copies from or to the host; sizes are the real ones, without padding.
+    void set(const Param & param, std::span<const float> values);
+    void get(const Param & param, std::span<float> values) const;
+    void get_grad(const Param & param, std::span<float> values) const;
+
+    // What an optimizer works on. REQUIRES: the backend's memory is the host's, with_grads.
+    std::vector<ParamView> views();
+
+    void zero_grads();
+
+private:
+    std::vector<Param>      params_;
+    ggml_context_ptr        weight_ctx_, grad_ctx_;
+    ggml_backend_buffer_ptr weight_buffer_, grad_buffer_;
+};
+
+int64_t n_elements(const Param & param);
+
+}  // namespace gt

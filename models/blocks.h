@@ -1,0 +1,47 @@
+// models/blocks.h — the pieces that GPT-2, Llama and ViT share, every line with its shape.
+#pragma once
+
+#include "ggml-train/ops.h"
+#include "ggml-train/weights.h"
+
+namespace gt {
+
+// A model's graphs and weights; see ggml-train/model.h for the stages.
+class Transformer : public Model {
+public:
+    Transformer(const Backend & backend, const ModelConfig & config, bool with_grads)
+        : config_(config), weights_(backend, config, with_grads) {}
+
+    std::vector<Param> & params() override { return weights_.params(); }
+    int                  n_blocks() const override { return static_cast<int>(config_.n_layer); }
+
+    const ModelConfig & config() const { return config_; }
+    Weights &           weights() { return weights_; }
+
+protected:
+    ggml_tensor * w(const std::string & name) const { return weights_.at(name).weight; }
+
+    ggml_tensor * layer_norm(Ops & ops, ggml_tensor * x, const std::string & name) const {
+        return ops.layer_norm(x, w(name + ".weight"), w(name + ".bias"), config_.norm_eps);
+    }
+    ggml_tensor * rms_norm(Ops & ops, ggml_tensor * x, const std::string & name) const {
+        return ops.rms_norm(x, w(name + ".weight"), config_.norm_eps);
+    }
+    AttentionShape attention_shape(int64_t T, bool causal) const {
+        return {
+            .T      = T,
+            .H      = config_.n_head,
+            .Hkv    = config_.n_head_kv,
+            .D      = config_.head_dim(),
+            .causal = causal};
+    }
+
+    ModelConfig config_;
+    Weights     weights_;
+};
+
+// The model that config.arch names. with_grads: false for evaluation only.
+std::unique_ptr<Transformer>
+make_model(const Backend & backend, const ModelConfig & config, bool with_grads);
+
+}  // namespace gt
