@@ -172,8 +172,9 @@ ggml_tensor * Ops::embedding(
 
 ggml_tensor * Ops::patch_embedding(ggml_tensor * images, ggml_tensor * kernel, ggml_tensor * bias) {
     const int     P       = as_int(kernel->ne[0]);
+    ggml_tensor * outline = ggml_dup_tensor(ctx_, kernel);  // im2col reads its shape only
     ggml_tensor * patches = ggml_im2col(
-        ctx_, kernel, images, P, P, 0, 0, 1, 1, true, GGML_TYPE_F32
+        ctx_, outline, images, P, P, 0, 0, 1, 1, true, GGML_TYPE_F32
     );  // [P*P*channels, W/P, H/P, B]
     const int64_t K = patches->ne[0];
     return linear(
