@@ -47,7 +47,7 @@ struct HubOptions {
 
     int status_port        = -1;  // plain HTTP status page on 127.0.0.1; 0: any free port; -1: none
     std::string congestion = "bbr";  // where the kernel allows it; tests: "cubic"
-    bool        quiet      = false;  // log to the file hub.log in `path` only
+    bool        quiet      = false;  // log to =hub/hub.log in `path` only
 };
 
 class Hub {

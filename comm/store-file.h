@@ -20,15 +20,17 @@ public:
     std::vector<std::string> list(const std::string & prefix) override;
     void                     remove(const std::string & key) override;
 
-    // An unused name in "=tmp".
+    // A value as a whole, flushed file in "=tmp".
+    std::filesystem::path write_aside(std::span<const uint8_t> value) const;
+    // An unused name there.
     std::filesystem::path new_aside() const;
     // Gives a whole, flushed file in "=tmp" its name. False as for put; the file is gone then.
+    // REQUIRES: the key is valid.
     bool adopt(const std::filesystem::path & aside, const std::string & key, bool if_absent);
 
     std::filesystem::path path_of(const std::string & key) const { return root_ / key; }
 
 private:
-    std::filesystem::path write_aside(std::span<const uint8_t> value) const;
     bool create(const std::filesystem::path & aside, const std::filesystem::path & target);
     void replace(const std::filesystem::path & aside, const std::filesystem::path & target);
     void remove_old_aside() const;

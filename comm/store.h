@@ -65,7 +65,8 @@ std::unique_ptr<Store> make_memory_store();
 // A folder that all hosts see (one machine, NFS, SMB). Created if it is not there.
 std::unique_ptr<Store> make_file_store(const std::string & path);
 
-struct RunKeys;  // seal.h
+struct RunKeys;       // seal.h
+struct LineCounters;  // http-client.h
 
 struct HttpStoreOptions {
     std::string               address;                  // host:port of the hub
@@ -78,6 +79,7 @@ struct HttpStoreOptions {
     std::chrono::milliseconds stall{20'000};       // a transfer without progress starts again
     std::chrono::milliseconds give_up{60'000};     // no progress at all: StoreError
     uint64_t                  max_value_bytes = 1ull << 30;  // refuse to receive more
+    std::shared_ptr<LineCounters> counters;                  // may be null
 };
 std::unique_ptr<Store> make_http_store(const HttpStoreOptions & options);
 
@@ -92,9 +94,10 @@ struct S3StoreOptions {
     size_t      part_bytes    = 8 << 20;  // larger values go up as a multipart upload
     uint64_t    up_limit      = 0;
     std::string congestion    = "bbr";
-    std::chrono::milliseconds stall{20'000};
-    std::chrono::milliseconds give_up{60'000};
-    uint64_t                  max_value_bytes = 1ull << 30;
+    std::chrono::milliseconds     stall{20'000};
+    std::chrono::milliseconds     give_up{60'000};
+    uint64_t                      max_value_bytes = 1ull << 30;
+    std::shared_ptr<LineCounters> counters;  // may be null
 };
 std::unique_ptr<Store> make_s3_store(const S3StoreOptions & options);
 

@@ -1,0 +1,336 @@
+// comm/hub-disk.cpp — index, limits and parts over a folder; see hub-disk.h.
+#include "comm/hub-disk.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace gt {
+
+namespace fs = std::filesystem;
+
+struct HubDisk::Upload {
+    std::mutex        mutex;  // parts of one upload arrive on several connections
+    std::string       key;
+    fs::path          aside;
+    uint64_t          size = 0, part_bytes = 0, n_left = 0;
+    std::vector<bool> have;
+    bool              done                        = false;
+    Outcome           outcome                     = Outcome::incomplete;
+    std::chrono::steady_clock::time_point touched = std::chrono::steady_clock::now();
+
+    ~Upload() {
+        if (!done && !aside.empty()) {
+            ::unlink(aside.c_str());
+        }
+    }
+};
+
+HubDisk::HubDisk(const std::string & path, const Limits & limits) : files_(path), limits_(limits) {
+    // nobody else uses this folder: whatever is aside was left by a hub that was killed
+    std::error_code failed;
+    for (const fs::directory_entry & entry :
+         fs::directory_iterator(files_.new_aside().parent_path(), failed)) {
+        std::error_code ignored;
+        fs::remove(entry.path(), ignored);
+    }
+    for (const std::string & key : files_.list("")) {
+        std::error_code gone;
+        const uint64_t  size = fs::file_size(files_.path_of(key), gone);
+        if (!gone) {
+            index_[key] = {size, ++version_};
+            total_ += size;
+        }
+    }
+}
+
+HubDisk::~HubDisk() = default;
+
+void HubDisk::reserve(uint64_t bytes) {
+    if (bytes > limits_.max_value_bytes) {
+        throw Error(format(
+            "a value of %llu bytes is over this hub's limit of %llu", (unsigned long long) bytes,
+            (unsigned long long) limits_.max_value_bytes
+        ));
+    }
+    if (total_ + reserved_ + bytes > limits_.max_total_bytes) {
+        throw HubFull(format(
+            "the hub's %llu MB are full; start it with a larger --disk, or wait for old rounds to "
+            "go",
+            (unsigned long long) limits_.max_total_bytes >> 20
+        ));
+    }
+    if (index_.size() >= limits_.max_keys) {
+        throw HubFull("the hub holds its largest number of keys");
+    }
+    reserved_ += bytes;
+}
+
+std::mutex & HubDisk::name_mutex(const std::string & key) {
+    return names_[digest64(key) % names_.size()];
+}
+
+HubDisk::Outcome
+HubDisk::adopt(const fs::path & aside, const std::string & key, uint64_t size, bool if_absent) {
+    std::lock_guard<std::mutex> name(name_mutex(key));
+    const bool                  won = files_.adopt(aside, key, if_absent);
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!won) {
+        return Outcome::other;
+    }
+    const auto found = index_.find(key);
+    if (found != index_.end() && if_absent) {
+        return Outcome::there;  // the same bytes
+    }
+    const bool is_new = found == index_.end();
+    total_ += size - (is_new ? 0 : found->second.size);
+    index_[key] = {size, ++version_};
+    arrived_.notify_all();
+    return is_new ? Outcome::created : Outcome::there;
+}
+
+HubDisk::Outcome
+HubDisk::write(const std::string & key, std::span<const uint8_t> value, bool if_absent) {
+    check_key(key);
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        reserve(value.size());
+    }
+    struct Release {
+        HubDisk & disk;
+        uint64_t  bytes;
+        ~Release() {
+            std::lock_guard<std::mutex> lock(disk.mutex_);
+            disk.reserved_ -= bytes;
+        }
+    } const release{*this, value.size()};
+    return adopt(files_.write_aside(value), key, value.size(), if_absent);
+}
+
+std::shared_ptr<HubDisk::Upload> HubDisk::open_upload(const std::string & key, const Part & part) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<Upload> &   slot = uploads_[part.upload];
+    if (slot) {
+        const bool same =
+            slot->key == key && slot->size == part.size && slot->part_bytes == part.part_bytes;
+        if (!same) {
+            throw StoreError("two uploads with the same name; send it again under another");
+        }
+        return slot;
+    }
+    try {
+        if (uploads_.size() > limits_.max_uploads) {
+            throw HubFull("too many uploads at once");
+        }
+        reserve(part.size);
+    } catch (...) {
+        uploads_.erase(part.upload);
+        throw;
+    }
+    slot             = std::make_shared<Upload>();
+    slot->key        = key;
+    slot->aside      = files_.new_aside();
+    slot->size       = part.size;
+    slot->part_bytes = part.part_bytes;
+    slot->n_left     = (part.size + part.part_bytes - 1) / part.part_bytes;
+    slot->have.assign(slot->n_left, false);
+    return slot;
+}
+
+static void write_at(const fs::path & path, uint64_t offset, std::span<const uint8_t> data) {
+    const File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    if (file.fd() < 0) {
+        fail_file("can't write", path, errno);
+    }
+    for (size_t done = 0; done < data.size();) {
+        const ssize_t n =
+            ::pwrite(file.fd(), data.data() + done, data.size() - done, off_t(offset + done));
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            fail_file("can't write", path, errno);
+        }
+        done += size_t(n);
+    }
+}
+
+void HubDisk::check_part(const Part & part) const {
+    if (part.part_bytes < 64 * 1024 || part.size == 0 || part.size > limits_.max_value_bytes ||
+        part.index > part.size / part.part_bytes || part.upload.empty() ||
+        part.upload.size() > 64) {
+        throw Error("the parts of this upload are out of this hub's limits");
+    }
+}
+
+HubDisk::Outcome
+HubDisk::write_part(const std::string & key, const Part & part, std::span<const uint8_t> data) {
+    check_key(key);
+    check_part(part);
+    const uint64_t begin = part.index * part.part_bytes;
+    if (begin >= part.size || data.size() != std::min(part.part_bytes, part.size - begin)) {
+        throw Error("a part that does not fit its upload");
+    }
+    const std::shared_ptr<Upload> upload = open_upload(key, part);
+    std::lock_guard<std::mutex>   lock(upload->mutex);
+    upload->touched = std::chrono::steady_clock::now();
+    if (upload->done) {
+        return upload->outcome;  // the answer to the last part got lost
+    }
+    if (!upload->have[part.index]) {
+        write_at(upload->aside, begin, data);
+        upload->have[part.index] = true;
+        upload->n_left--;
+    }
+    if (upload->n_left > 0) {
+        return Outcome::incomplete;
+    }
+    {
+        const File file(::open(upload->aside.c_str(), O_RDONLY | O_CLOEXEC));
+        if (file.fd() < 0 || ::fsync(file.fd()) != 0) {
+            fail_file("can't flush", upload->aside, errno);
+        }
+    }
+    upload->outcome = adopt(upload->aside, key, upload->size, part.if_absent);
+    upload->done    = true;
+    std::lock_guard<std::mutex> all(mutex_);
+    reserved_ -= upload->size;
+    return upload->outcome;
+}
+
+std::vector<uint64_t> HubDisk::missing_parts(const std::string & key, const Part & part) {
+    check_key(key);
+    check_part(part);
+    const std::shared_ptr<Upload> upload = open_upload(key, part);
+    std::lock_guard<std::mutex>   lock(upload->mutex);
+    std::vector<uint64_t>         missing;
+    for (uint64_t i = 0; i < upload->have.size(); i++) {
+        if (!upload->have[i]) {
+            missing.push_back(i);
+        }
+    }
+    return missing;
+}
+
+void HubDisk::drop_old_uploads() {
+    const auto                  now = std::chrono::steady_clock::now();
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto it = uploads_.begin(); it != uploads_.end();) {
+        Upload &                     upload = *it->second;
+        std::unique_lock<std::mutex> busy(upload.mutex, std::try_to_lock);
+        // a finished one is kept a little for a sender that lost the answer
+        const auto keep = upload.done ? std::chrono::seconds(30) : std::chrono::seconds(120);
+        if (busy && now - upload.touched > keep) {
+            reserved_ -= upload.done ? 0 : upload.size;
+            busy.unlock();
+            it = uploads_.erase(it);
+        } else {
+            ++it;
+        }
+    }
+}
+
+bool HubDisk::put(const std::string & key, std::span<const uint8_t> value, bool if_absent) {
+    return write(key, value, if_absent) != Outcome::other;
+}
+
+std::optional<HubDisk::Entry>
+HubDisk::find(const std::string & key, std::chrono::milliseconds wait) {
+    check_key(key);
+    std::unique_lock<std::mutex> lock(mutex_);
+    arrived_.wait_for(lock, wait, [&] { return stopping_ || index_.contains(key); });
+    const auto found = index_.find(key);
+    return found == index_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<Bytes>
+HubDisk::read(const std::string & key, uint64_t version, uint64_t offset, uint64_t length) {
+    std::unique_lock<std::mutex> name(name_mutex(key));
+    const File                   file(::open(files_.path_of(key).c_str(), O_RDONLY | O_CLOEXEC));
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        const auto                  found = index_.find(key);
+        if (found == index_.end() || found->second.version != version || file.fd() < 0) {
+            return std::nullopt;
+        }
+        if (offset > found->second.size || length > found->second.size - offset) {
+            throw Error("a range beyond the end of the value");
+        }
+    }
+    name.unlock();  // the open file stays what it is
+    Bytes out(length);
+    for (size_t done = 0; done < out.size();) {
+        const ssize_t n =
+            ::pread(file.fd(), out.data() + done, out.size() - done, off_t(offset + done));
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            fail_file("can't read", files_.path_of(key), n < 0 ? errno : EIO);
+        }
+        done += size_t(n);
+    }
+    return out;
+}
+
+std::optional<Bytes> HubDisk::get(const std::string & key, std::chrono::milliseconds wait) {
+    for (;;) {
+        const std::optional<Entry> entry = find(key, wait);
+        if (!entry) {
+            return std::nullopt;
+        }
+        if (std::optional<Bytes> value = read(key, entry->version, 0, entry->size)) {
+            return value;
+        }  // else written again or removed just now
+    }
+}
+
+std::vector<std::string>
+HubDisk::list_some(const std::string & prefix, const std::string & after, size_t n) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::string>    keys;
+    auto it = after.empty() ? index_.lower_bound(prefix) : index_.upper_bound(after);
+    for (; it != index_.end() && it->first.starts_with(prefix) && keys.size() < n; ++it) {
+        keys.push_back(it->first);
+    }
+    return keys;
+}
+
+std::vector<std::string> HubDisk::list(const std::string & prefix) {
+    return list_some(prefix, "", size_t(-1));
+}
+
+void HubDisk::remove(const std::string & key) {
+    check_key(key);
+    std::lock_guard<std::mutex> name(name_mutex(key));
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        const auto                  found = index_.find(key);
+        if (found == index_.end()) {
+            return;
+        }
+        total_ -= found->second.size;
+        index_.erase(found);
+    }
+    files_.remove(key);
+}
+
+uint64_t HubDisk::total_bytes() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return total_;
+}
+
+uint64_t HubDisk::n_keys() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return index_.size();
+}
+
+void HubDisk::stop_waiting() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+    arrived_.notify_all();
+}
+
+}  // namespace gt

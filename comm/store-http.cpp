@@ -1,0 +1,250 @@
+// comm/store-http.cpp — our hub as a store: small values whole, large ones in parts side by side.
+//
+// Parts of an upload go to their places in one file at the hub; if the hub restarts in between, it
+// is asked for what it has not got. Parts of a download are ranges of one version of the value.
+#include "comm/store-http.h"
+
+#include "comm/http-client.h"
+#include "comm/seal.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <numeric>
+#include <sstream>
+
+namespace gt {
+
+static constexpr auto kPoll = std::chrono::milliseconds(25'000);  // one long poll
+
+HttpOptions http_options(const HttpStoreOptions & o) {
+    GT_CHECK(o.keys, "the hub needs the run's keys");
+    HttpOptions options;
+    options.base          = "https://" + o.address;
+    options.keys          = o.keys;
+    options.headers       = {"X-Host: " + o.host};
+    options.n_connections = std::max(1, o.n_connections);
+    options.up_limit      = o.up_limit;
+    options.congestion    = o.congestion;
+    options.stall         = o.stall;
+    options.give_up       = o.give_up;
+    options.counters      = o.counters;
+    return options;
+}
+
+void fail_request(const std::string & address, const std::string & what, const HttpResponse & r) {
+    const std::string head = "hub " + address + ": " + what + ": ";
+    if (r.refused_key) {
+        throw StoreError(
+            head + "the machine there has another key (" + r.error +
+            "); is the address right, and is this the hosts.txt of that run?"
+        );
+    }
+    if (r.status == 0) {
+        throw StoreError(
+            head + r.error +
+            "; check that the hub runs, that its port is open, and that all have "
+            "the same key in hosts.txt"
+        );
+    }
+    const std::string said = r.text().substr(0, 300);
+    throw StoreError(head + format("answer %d ", r.status) + (said.empty() ? r.error : said));
+}
+
+static uint64_t number(const std::string & text) {
+    uint64_t value           = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (failed != std::errc{} || end != text.data() + text.size()) {
+        throw StoreError("hub: an answer without a valid size; use the same version on all hosts");
+    }
+    return value;
+}
+
+namespace {
+
+class HttpStore : public Store {
+public:
+    explicit HttpStore(const HttpStoreOptions & o) : options_(o), client_(http_options(o)) {
+        // what a hub takes in one request, and wants at least in a part
+        options_.part_bytes = std::clamp<size_t>(o.part_bytes, 64 * 1024, 1 << 20);
+    }
+
+    bool put(const std::string & key, std::span<const uint8_t> value, bool if_absent) override {
+        check_key(key);
+        if (value.size() > options_.part_bytes) {
+            return put_parts(key, value, if_absent);
+        }
+        HttpRequest request;
+        request.method       = "PUT";
+        request.path         = "/v/" + key + (if_absent ? "?if_absent=1" : "");
+        request.body         = value;
+        request.has_body     = true;
+        request.bulk         = value.size() > 64 * 1024;
+        const HttpResponse r = client_.perform(request);
+        return outcome("put " + key, r);
+    }
+
+    std::optional<Bytes> get(const std::string & key, std::chrono::milliseconds wait) override {
+        check_key(key);
+        const auto end = std::chrono::steady_clock::now() + wait;
+        for (;;) {
+            const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+                end - std::chrono::steady_clock::now()
+            );
+            HttpRequest request;
+            request.wait      = std::clamp(left, std::chrono::milliseconds(0), kPoll);
+            request.max_bytes = options_.part_bytes;
+            request.path      = "/v/" + key + format("?length=%zu", options_.part_bytes);
+            if (request.wait.count() > 0) {
+                request.path += format("&wait=%lld", (long long) request.wait.count());
+            }
+            HttpResponse r = client_.perform(request);
+            if (r.status == 200) {
+                const uint64_t size = number(r.header("x-size"));
+                if (size == r.body.size()) {
+                    return std::move(r.body);
+                }
+                if (std::optional<Bytes> value = get_rest(key, size, r)) {
+                    return value;
+                }
+                continue;  // written again meanwhile
+            }
+            if (r.status != 404) {
+                fail_request(options_.address, "get " + key, r);
+            }
+            if (std::chrono::steady_clock::now() >= end) {
+                return std::nullopt;
+            }
+        }
+    }
+
+    std::vector<std::string> list(const std::string & prefix) override {
+        std::vector<std::string> keys;
+        for (;;) {
+            HttpRequest request;
+            request.path = "/list?prefix=" + prefix;
+            request.path += keys.empty() ? "" : "&after=" + keys.back();
+            request.max_bytes    = 8 << 20;
+            const HttpResponse r = client_.perform(request);
+            if (r.status != 200) {
+                fail_request(options_.address, "list " + prefix, r);
+            }
+            std::istringstream lines(r.text());
+            std::string        key;
+            while (std::getline(lines, key)) {
+                keys.push_back(key);
+            }
+            if (r.header("x-more") != "1") {
+                return keys;
+            }
+        }
+    }
+
+    void remove(const std::string & key) override {
+        check_key(key);
+        HttpRequest request;
+        request.method       = "DELETE";
+        request.path         = "/v/" + key;
+        const HttpResponse r = client_.perform(request);
+        if (r.status != 204) {
+            fail_request(options_.address, "remove " + key, r);
+        }
+    }
+
+private:
+    bool outcome(const std::string & what, const HttpResponse & r) const {
+        if (r.status != 200 && r.status != 201 && r.status != 412) {
+            fail_request(options_.address, what, r);
+        }
+        return r.status != 412;
+    }
+
+    bool put_parts(const std::string & key, std::span<const uint8_t> value, bool if_absent) {
+        const size_t      n_bytes = options_.part_bytes;
+        const Key32       random  = new_secret();
+        const std::string upload  = to_base64(std::span(random).first(15));
+        const std::string query   = "?upload=" + upload +
+                                  format("&part_bytes=%zu&size=%zu", n_bytes, value.size()) +
+                                  (if_absent ? "&if_absent=1" : "");
+        std::vector<uint64_t> parts((value.size() + n_bytes - 1) / n_bytes);
+        std::iota(parts.begin(), parts.end(), 0);
+        for (int attempt = 0; attempt < 5; attempt++) {
+            std::vector<HttpRequest> requests;
+            for (const uint64_t i : parts) {
+                HttpRequest request;
+                request.method = "PUT";
+                request.path   = "/v/" + key + query + format("&part=%llu", (unsigned long long) i);
+                request.body =
+                    value.subspan(i * n_bytes, std::min(n_bytes, value.size() - i * n_bytes));
+                request.has_body = true;
+                request.bulk     = true;
+                requests.push_back(std::move(request));
+            }
+            for (const HttpResponse & r : client_.perform(requests)) {
+                if (r.status != 202) {
+                    return outcome("put " + key, r);  // the last part, or a failure
+                }
+            }
+            parts = missing(key, query);  // the hub has restarted and lost the first ones
+        }
+        throw StoreError("hub " + options_.address + ": put " + key + ": restarts again and again");
+    }
+
+    std::vector<uint64_t> missing(const std::string & key, const std::string & query) {
+        HttpRequest request;
+        request.path         = "/missing/" + key + query;
+        const HttpResponse r = client_.perform(request);
+        if (r.status != 200) {
+            fail_request(options_.address, "put " + key, r);
+        }
+        std::vector<uint64_t> parts;
+        std::istringstream    lines(r.text());
+        std::string           line;
+        while (std::getline(lines, line)) {
+            parts.push_back(number(line));
+        }
+        return parts;
+    }
+
+    std::optional<Bytes>
+    get_rest(const std::string & key, uint64_t size, const HttpResponse & first) {
+        if (size > options_.max_value_bytes || first.body.size() > size) {
+            throw StoreError(
+                "hub " + options_.address + ": get " + key +
+                format(": %llu bytes are more than we take", (unsigned long long) size)
+            );
+        }
+        Bytes value(size);
+        std::copy(first.body.begin(), first.body.end(), value.begin());
+        std::vector<HttpRequest> requests;
+        for (size_t at = first.body.size(); at < size; at += options_.part_bytes) {
+            HttpRequest  request;
+            const size_t n = std::min<size_t>(options_.part_bytes, size - at);
+            request.path   = "/v/" + key + format("?offset=%zu&length=%zu", at, n) +
+                           "&version=" + first.header("x-version");
+            request.into = std::span(value).subspan(at, n);
+            request.bulk = true;
+            requests.push_back(std::move(request));
+        }
+        for (const HttpResponse & r : client_.perform(requests)) {
+            if (r.status == 404) {
+                return std::nullopt;
+            }
+            if (r.status != 200) {
+                fail_request(options_.address, "get " + key, r);
+            }
+        }
+        return value;
+    }
+
+    HttpStoreOptions options_;
+    HttpClient       client_;
+};
+
+}  // namespace
+
+std::unique_ptr<Store> make_http_store(const HttpStoreOptions & options) {
+    return std::make_unique<HttpStore>(options);
+}
+
+}  // namespace gt
