@@ -1,0 +1,293 @@
+#include "ggml-train/checkpoint.h"
+
+#include "ggml-train/file.h"
+#include "ggml-train/gguf-keys.h"
+#include "ggml-train/gguf-writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+namespace gt {
+
+namespace fs = std::filesystem;
+
+static constexpr uint32_t kCheckpointVersion = 1;
+
+static std::string state_name(size_t i) {
+    return "s." + std::to_string(i);
+}
+
+static void
+set_strings(gguf_context * gguf, const char * key, const std::vector<std::string> & values) {
+    std::vector<const char *> pointers;
+    for (const std::string & value : values) {
+        pointers.push_back(value.c_str());
+    }
+    gguf_set_arr_str(gguf, key, pointers.data(), pointers.size());
+}
+
+// --- save ----------------------------------------------------------------------------------------
+
+static void write_keys(const Checkpoint & checkpoint, gguf_context * gguf) {
+    if (checkpoint.keys != nullptr) {
+        gguf_set_kv(gguf, checkpoint.keys);
+    }
+    write_config(*checkpoint.config, gguf);
+    gguf_set_val_u32(gguf, "general.file_type", 0);
+    gguf_set_val_u32(gguf, "gt.checkpoint.version", kCheckpointVersion);
+    gguf_set_val_str(gguf, "gt.checkpoint.model", describe(*checkpoint.config).c_str());
+    gguf_set_val_u64(gguf, "gt.checkpoint.step", checkpoint.step);
+
+    std::vector<std::string> flags, tensors, counters;
+    std::vector<uint64_t>    values;
+    for (const auto & [name, text] : checkpoint.flags) {
+        flags.push_back(name + "=" + text);
+    }
+    for (const StateTensor & tensor : checkpoint.state.tensors) {
+        tensors.push_back(tensor.name);
+    }
+    for (const StateCounter & counter : checkpoint.state.counters) {
+        counters.push_back(counter.name);
+        values.push_back(*counter.value);
+    }
+    set_strings(gguf, "gt.checkpoint.flags", flags);
+    set_strings(gguf, "gt.checkpoint.tensors", tensors);
+    set_strings(gguf, "gt.checkpoint.counters", counters);
+    gguf_set_arr_data(gguf, "gt.checkpoint.values", GGUF_TYPE_UINT64, values.data(), values.size());
+}
+
+// Paths of the folder's checkpoints, newest first.
+static std::vector<std::string> list_checkpoints(const std::string & folder) {
+    std::vector<std::string> paths;
+    std::error_code          error;
+    for (const auto & entry : fs::directory_iterator(folder, error)) {
+        const std::string name = entry.path().filename().string();
+        if (name.compare(0, 11, "checkpoint-") == 0 && entry.path().extension() == ".gguf") {
+            paths.push_back(entry.path().string());
+        }
+    }
+    std::sort(paths.rbegin(), paths.rend());
+    return paths;
+}
+
+std::string save_checkpoint(const std::string & folder, const Checkpoint & checkpoint, int keep) {
+    GT_CHECK(keep >= 1, "the checkpoint just written is kept");
+    const std::string path =
+        folder +
+        format("/checkpoint-%010llu.gguf", static_cast<unsigned long long>(checkpoint.step));
+    std::map<std::string, std::span<const float>> weights;
+    for (const StateTensor & weight : checkpoint.weights) {
+        weights[weight.name] = weight.values;
+    }
+    {
+        GgufWriter writer(path);
+        write_keys(checkpoint, writer.keys());
+        const std::vector<TensorSpec> specs = tensor_specs(*checkpoint.config);
+        for (const TensorSpec & spec : specs) {
+            writer.declare(spec.name, spec.ne, GGML_TYPE_F32);
+        }
+        for (size_t i = 0; i < checkpoint.state.tensors.size(); ++i) {
+            const auto n = static_cast<int64_t>(checkpoint.state.tensors[i].values.size());
+            writer.declare(state_name(i), {n, 1, 1, 1}, GGML_TYPE_F32);
+        }
+        for (const TensorSpec & spec : specs) {
+            writer.write(weights[spec.name].data(), weights[spec.name].size_bytes());
+        }
+        for (const StateTensor & tensor : checkpoint.state.tensors) {
+            writer.write(tensor.values.data(), tensor.values.size_bytes());
+        }
+        writer.commit(true);
+    }
+    const std::vector<std::string> all = list_checkpoints(folder);
+    for (size_t i = keep; i < all.size(); ++i) {
+        std::error_code ignored;
+        fs::remove(all[i], ignored);
+    }
+    return path;
+}
+
+// --- load ----------------------------------------------------------------------------------------
+
+namespace {
+
+// A checkpoint opened and proven whole.
+struct Opened {
+    MappedFile       file;
+    gguf_context_ptr gguf;
+
+    explicit Opened(const std::string & path) : file(path) {
+        // Whole first: a cut file is then called cut, whatever it breaks in the head.
+        const std::string why = why_not_sealed(file.bytes());
+        if (file.bytes().size() < 4 || std::memcmp(file.bytes().data(), "GGUF", 4) != 0) {
+            throw Error(path + ": not a checkpoint");
+        }
+        if (!why.empty()) {
+            throw Error(path + ": " + why);
+        }
+        gguf               = open_gguf(path);
+        const auto version = find_int(gguf.get(), "gt.checkpoint.version", path);
+        if (!version) {
+            throw Error(path + ": not a checkpoint of ours");
+        }
+        if (*version != kCheckpointVersion) {
+            throw Error(
+                path + format(
+                           ": version %lld of the format, this program reads %u",
+                           static_cast<long long>(*version), kCheckpointVersion
+                       )
+            );
+        }
+    }
+
+    std::span<const float> tensor(const std::string & name) const {
+        const int64_t id = gguf_find_tensor(gguf.get(), name.c_str());
+        if (id < 0 || gguf_get_tensor_type(gguf.get(), id) != GGML_TYPE_F32) {
+            return {};
+        }
+        const uint8_t * data = file.bytes().data() + gguf_get_data_offset(gguf.get()) +
+                               gguf_get_tensor_offset(gguf.get(), id);
+        return {
+            reinterpret_cast<const float *>(data),
+            gguf_get_tensor_size(gguf.get(), id) / sizeof(float)};
+    }
+};
+
+// A tensor of the file and the memory it goes to.
+struct Move {
+    std::span<const float> from;
+    std::span<float>       to;
+};
+
+void plan_move(
+    const std::string &    path,
+    const std::string &    what,
+    std::span<const float> from,
+    std::span<float>       to,
+    std::vector<Move> &    moves
+) {
+    if (from.size() != to.size()) {
+        throw Error(format(
+            "%s: %s has %zu values, this run needs %zu; go on with the flags of that run, or start "
+            "over with --fresh",
+            path.c_str(), what.c_str(), from.size(), to.size()
+        ));
+    }
+    moves.push_back({from, to});
+}
+
+CheckpointHead head_of(const Opened & opened, const std::string & path) {
+    CheckpointHead head;
+    head.step =
+        static_cast<uint64_t>(find_int(opened.gguf.get(), "gt.checkpoint.step", path).value_or(0));
+    for (const std::string & line : find_strings(opened.gguf.get(), "gt.checkpoint.flags", path)) {
+        const size_t equal = line.find('=');
+        if (equal != std::string::npos) {
+            head.flags.emplace_back(line.substr(0, equal), line.substr(equal + 1));
+        }
+    }
+    return head;
+}
+
+}  // namespace
+
+FoundCheckpoint find_checkpoint(const std::string & folder, const ModelConfig & config) {
+    FoundCheckpoint found;
+    for (const std::string & path : list_checkpoints(folder)) {
+        try {
+            const Opened opened(path);
+            const auto   model =
+                find_string(opened.gguf.get(), "gt.checkpoint.model", path).value_or("");
+            if (model != describe(config)) {
+                throw Error(path + ": is of another model (" + model + ")");
+            }
+            found.path = path;
+            found.step = head_of(opened, path).step;
+            return found;
+        } catch (const Error & error) {
+            found.refused.push_back(error.what());
+        }
+    }
+    if (!found.refused.empty()) {
+        throw Error(
+            "no usable checkpoint: " + found.refused[0] +
+            "; start over with --fresh, which sets the old run aside"
+        );
+    }
+    return found;
+}
+
+CheckpointHead read_checkpoint_head(const std::string & path) {
+    return head_of(Opened(path), path);
+}
+
+void load_checkpoint(const std::string & path, Checkpoint & into) {
+    const Opened      opened(path);
+    std::vector<Move> moves;
+    for (const StateTensor & weight : into.weights) {
+        plan_move(path, weight.name, opened.tensor(weight.name), weight.values, moves);
+    }
+    const auto names = find_strings(opened.gguf.get(), "gt.checkpoint.tensors", path);
+    std::map<std::string, std::string> stored;
+    for (size_t i = 0; i < names.size(); ++i) {
+        stored[names[i]] = state_name(i);
+    }
+    for (const StateTensor & tensor : into.state.tensors) {
+        plan_move(path, tensor.name, opened.tensor(stored[tensor.name]), tensor.values, moves);
+    }
+    const auto counters = find_strings(opened.gguf.get(), "gt.checkpoint.counters", path);
+    if (names.size() != into.state.tensors.size() ||
+        counters.size() != into.state.counters.size()) {
+        throw Error(
+            path + ": holds the state of another optimizer; go on with the flags of that run, or "
+                   "start over with --fresh"
+        );
+    }
+    const int64_t id     = gguf_find_key(opened.gguf.get(), "gt.checkpoint.values");
+    const bool    values = id >= 0 && gguf_get_kv_type(opened.gguf.get(), id) == GGUF_TYPE_ARRAY &&
+                        gguf_get_arr_type(opened.gguf.get(), id) == GGUF_TYPE_UINT64 &&
+                        gguf_get_arr_n(opened.gguf.get(), id) == counters.size();
+    std::map<std::string, uint64_t> counted;
+    for (size_t i = 0; values && i < counters.size(); ++i) {
+        counted[counters[i]] =
+            static_cast<const uint64_t *>(gguf_get_arr_data(opened.gguf.get(), id))[i];
+    }
+    for (const StateCounter & counter : into.state.counters) {
+        if (counted.count(counter.name) == 0) {
+            throw Error(
+                path + ": counter " + counter.name +
+                " is missing; it holds the state of another optimizer"
+            );
+        }
+    }
+    // Everything fits: only now is memory changed.
+    for (const Move & move : moves) {
+        std::copy(move.from.begin(), move.from.end(), move.to.begin());
+    }
+    for (const StateCounter & counter : into.state.counters) {
+        *counter.value = counted[counter.name];
+    }
+    CheckpointHead head = head_of(opened, path);
+    into.step           = head.step;
+    into.flags          = std::move(head.flags);
+}
+
+std::string set_aside(const std::string & folder) {
+    if (!fs::exists(folder)) {
+        return "";
+    }
+    for (int i = 1;; ++i) {
+        const std::string name = folder + ".old-" + std::to_string(i);
+        if (!fs::exists(name)) {
+            std::error_code error;
+            fs::rename(folder, name, error);
+            if (error) {
+                throw Error(folder + ": cannot be set aside: " + error.message());
+            }
+            return name;
+        }
+    }
+}
+
+}  // namespace gt
