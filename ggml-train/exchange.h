@@ -56,8 +56,9 @@ enum class Fault : uint8_t {
 struct Round {
     uint64_t             round = 0;  // the step it belongs to; the next one is round + 1
     std::vector<Message> messages;
-    bool has_mine  = false;  // ours is among them, or we had sent none; else take_back
-    int  n_missing = 0;      // members that were left out
+    bool     has_mine  = false;  // ours is among them, or we had sent none; else take_back(mine)
+    uint64_t mine      = 0;      // the round that our message was published for
+    int      n_missing = 0;      // members that were left out
 
     Fault fault         = Fault::none;  // set: `messages` must not be applied, see above
     bool  drop_residual = false;  // an earlier life of ours sent what our residual still holds:

@@ -1,0 +1,286 @@
+// comm/membership.cpp — the rules of membership.h, one function each.
+#include "comm/membership.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace gt {
+
+constexpr uint64_t kNewFor      = 3;  // rounds for which a newcomer is awaited in any case
+constexpr size_t   kKeptStates  = 64;
+constexpr size_t   kKeptMedians = 8;
+
+static Millis median_of(std::vector<Millis> values) {
+    std::sort(values.begin(), values.end());
+    return values.empty() ? Millis{0} : values[(values.size() - 1) / 2];
+}
+
+void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
+    if (head_ && !head.messages.empty() && !durations_.empty()) {
+        medians_.push_back(median_of(durations_));
+        if (medians_.size() > kKeptMedians) {
+            medians_.pop_front();
+        }
+    }
+    head_        = head;
+    head_digest_ = digest;
+    opened_      = now;
+    arrived_.clear();
+    durations_.clear();
+    for (const CommitHost & host : head.hosts) {
+        heard_.try_emplace(host.name, now);
+        if (head.message_of(host.name)) {
+            heard_[host.name] = now;
+        }
+    }
+    if (head.state_digest != 0) {
+        states_[head.state_index] = head.state_digest;
+        if (states_.size() > kKeptStates) {
+            states_.erase(states_.begin());
+        }
+    }
+    if (order_ && head.complete && head.complete->index >= order_->index) {
+        order_.reset();
+    }
+    if (!head.writers.empty()) {
+        order_ = CheckpointOrder{head.index, head.step, digest, {}, {}};
+        for (const std::string & writer : head.writers) {
+            order_->parts.push_back({.host = writer, .incarnation = head.find(writer)->incarnation}
+            );
+        }
+        last_order_ = head.index;
+    }
+}
+
+void Membership::hello(const std::string & host, uint64_t incarnation, Time now) {
+    uint64_t & newest = hellos_[host];
+    if (incarnation > newest) {
+        newest       = incarnation;
+        heard_[host] = now;
+    }
+}
+
+void Membership::leave(const std::string & host, uint64_t incarnation) {
+    uint64_t & newest = leaves_[host];
+    newest            = std::max(newest, incarnation);
+}
+
+std::vector<MessageId> Membership::missing() const {
+    std::vector<MessageId> ids;
+    if (head_) {
+        for (const CommitHost & host : head_->hosts) {
+            if (host.member && !arrived_.contains(host.name)) {
+                ids.push_back({open_index(), host.name, host.incarnation});
+            }
+        }
+    }
+    return ids;
+}
+
+void Membership::message(const SeenMessage & seen, Time now) {
+    const CommitHost * host = head_ ? head_->find(seen.host) : nullptr;
+    if (!host || !host->member || host->incarnation != seen.incarnation) {
+        return;  // not a member: it says hello first
+    }
+    heard_[seen.host] = now;
+    if (arrived_.try_emplace(seen.host, seen).second) {
+        durations_.push_back(std::chrono::duration_cast<Millis>(now - opened_));
+    }
+}
+
+void Membership::part_ready(int part, const CheckpointPart & written, uint64_t state_digest) {
+    GT_CHECK(order_ && part >= 0 && part < static_cast<int>(order_->parts.size()), "no such part");
+    const auto known = states_.find(order_->index);
+    if (known != states_.end() && state_digest != 0 && known->second != state_digest) {
+        return;  // written from a state that is not the majority's
+    }
+    order_->parts[static_cast<size_t>(part)] = written;
+    order_->digests[part]                    = state_digest;
+}
+
+bool Membership::is_silent(const std::string & host, Time now) const {
+    const auto it = heard_.find(host);
+    return it == heard_.end() || now - it->second > std::max(options_.gone_after, 4 * deadline());
+}
+
+// A member that may still send something for the open round.
+bool Membership::is_live(const CommitHost & host, Time now) const {
+    const auto hello = hellos_.find(host.name);
+    const auto leave = leaves_.find(host.name);
+    return host.member && (hello == hellos_.end() || hello->second <= host.incarnation) &&
+           (leave == leaves_.end() || leave->second < host.incarnation) &&
+           !is_silent(host.name, now);
+}
+
+bool Membership::is_awaited(const CommitHost & host, Time now) const {
+    const bool is_new = open_index() - host.since <= kNewFor;
+    return is_live(host, now) && (is_new || std::popcount(host.history & 0xfu) >= 2);
+}
+
+Millis Membership::deadline() const {
+    if (medians_.empty()) {
+        return options_.first_deadline;
+    }
+    const Millis median = median_of({medians_.begin(), medians_.end()});
+    const double scaled = std::min(static_cast<double>(median.count()) * options_.patience, 1e12);
+    return std::clamp(
+        Millis(static_cast<int64_t>(scaled)), options_.min_deadline, options_.max_deadline
+    );
+}
+
+bool Membership::is_time(Time now) const {
+    size_t n_live = 0, n_awaited = 0, n_awaited_here = 0, n_live_here = 0;
+    for (const CommitHost & host : head_->hosts) {
+        const bool here = arrived_.contains(host.name);
+        if (is_live(host, now)) {
+            ++n_live;
+            n_live_here += here ? 1 : 0;
+        }
+        if (is_awaited(host, now)) {
+            ++n_awaited;
+            n_awaited_here += here ? 1 : 0;
+        }
+    }
+    if (n_live == 0) {
+        // Nobody is left to send. What came still counts; newcomers get an empty round, so that
+        // they are taken in.
+        const bool has_hello = std::any_of(hellos_.begin(), hellos_.end(), [&](const auto & hello) {
+            const CommitHost * known = head_->find(hello.first);
+            return !known || hello.second > known->incarnation;
+        });
+        return !arrived_.empty() || has_hello;
+    }
+    if (n_awaited == 0) {
+        n_awaited      = n_live;
+        n_awaited_here = n_live_here;
+    }
+    const auto quorum =
+        static_cast<size_t>(std::max(1.0, std::ceil(options_.quorum * static_cast<double>(n_live)))
+        );
+    return n_awaited_here == n_awaited ||
+           (now - opened_ >= deadline() && arrived_.size() >= quorum);
+}
+
+Commit Membership::begin() const {
+    Commit commit;
+    for (const auto & [name, incarnation] : hellos_) {
+        const auto leave = leaves_.find(name);
+        if (leave == leaves_.end() || leave->second < incarnation) {
+            commit.hosts.push_back({.name = name, .incarnation = incarnation, .member = true});
+            commit.writers.push_back(name);  // the initial state is the first shared checkpoint
+        }
+    }
+    return commit;
+}
+
+std::optional<Commit> Membership::close(Time now) const {
+    if (!head_) {
+        Commit commit = begin();
+        if (commit.hosts.empty() || commit.hosts.size() < options_.min_hosts) {
+            return std::nullopt;
+        }
+        return commit;
+    }
+    if (!is_time(now)) {
+        return std::nullopt;
+    }
+    const Verdict verdict = judge(*head_, arrived_, states_);
+    Commit        commit;
+    commit.index        = open_index();
+    commit.previous     = head_digest_;
+    commit.epoch        = head_->epoch;
+    commit.step         = verdict.usable.empty() ? head_->step : verdict.step;
+    commit.phase        = verdict.usable.empty() ? 0 : verdict.phase;
+    commit.state_index  = verdict.state_index;
+    commit.state_digest = verdict.state_digest;
+    commit.diverged     = verdict.diverged;
+    commit.complete_at  = head_->complete_at;
+    commit.pace_ms      = static_cast<uint32_t>(
+        medians_.empty() ? 0 : median_of({medians_.begin(), medians_.end()}).count()
+    );
+    for (const std::string & name : verdict.usable) {
+        const SeenMessage & seen = arrived_.at(name);
+        commit.messages.push_back(
+            {name, seen.incarnation, seen.head.weight, seen.size, seen.digest, seen.where}
+        );
+    }
+    update_hosts(commit, now);
+    order_checkpoint(commit);
+    list_checkpoint(commit);
+    return commit;
+}
+
+void Membership::update_hosts(Commit & commit, Time now) const {
+    commit.hosts = head_->hosts;
+    std::vector<std::string> members;
+    for (const auto & [name, incarnation] : hellos_) {  // newcomers, and new lives of known hosts
+        const CommitHost * known = commit.find(name);
+        const auto         leave = leaves_.find(name);
+        if ((known && known->incarnation >= incarnation) ||
+            (leave != leaves_.end() && leave->second >= incarnation)) {
+            continue;
+        }
+        if (!known && commit.hosts.size() < kMaxHosts) {
+            commit.hosts.push_back({.name = name});
+        }
+    }
+    for (CommitHost & host : commit.hosts) {
+        const bool listed = commit.message_of(host.name) != nullptr;
+        host.member       = is_live(host, now);
+        host.history      = static_cast<uint8_t>(host.history << 1 | (listed ? 1 : 0));
+        if (listed) {
+            host.last_listed = commit.index;
+        }
+        const auto hello = hellos_.find(host.name);
+        const auto leave = leaves_.find(host.name);
+        if (hello != hellos_.end() && hello->second > host.incarnation &&
+            (leave == leaves_.end() || leave->second < hello->second)) {
+            host.incarnation = hello->second;
+            host.member      = true;
+            host.since       = commit.index;
+            host.history     = 0;
+        }
+        if (host.member) {
+            members.push_back(host.name);
+        }
+    }
+    if (!members.empty()) {
+        commit.validator = members[commit.index % members.size()];
+    }
+}
+
+void Membership::order_checkpoint(Commit & commit) const {
+    if (options_.checkpoint_every == 0 || commit.messages.empty() || commit.phase == 1 ||
+        commit.index < last_order_ + options_.checkpoint_every) {
+        return;
+    }
+    for (const CommitMessage & message : commit.messages) {  // who just sent is surely there
+        const CommitHost * host = commit.find(message.host);
+        if (host->member && host->incarnation == message.incarnation &&
+            commit.writers.size() < kMaxParts) {
+            commit.writers.push_back(message.host);
+        }
+    }
+}
+
+void Membership::list_checkpoint(Commit & commit) const {
+    if (!order_ || order_->digests.size() != order_->parts.size()) {
+        return;
+    }
+    const uint64_t digest = order_->digests.begin()->second;
+    for (const auto & [part, other] : order_->digests) {
+        if (other != digest) {
+            return;  // parts of different states: the next order will do better
+        }
+    }
+    commit.complete_at = commit.index;
+    commit.complete    = CheckpointList{
+           .index        = order_->index,
+           .step         = order_->step,
+           .state_digest = digest,
+           .head         = order_->head,
+           .parts        = order_->parts};
+}
+
+}  // namespace gt

@@ -1,0 +1,285 @@
+// comm/sequencer.cpp — one pass: presences, messages, parts, and the commit if it is time.
+#include "comm/sequencer.h"
+
+#include "comm/wire.h"
+
+#include <algorithm>
+
+namespace gt {
+
+Sequencer::Sequencer(Store & store, const RunKeys & keys, const SequencerOptions & options)
+    : store_(store), keys_(keys), options_(options), paths_(keys.run), log_(store_, keys_),
+      membership_(options.membership), retention_(store_, keys_) {
+    GT_CHECK(valid_host_name(options_.name), "a sequencer needs a name");
+    leads_ = !options_.elected;
+}
+
+bool Sequencer::poll(Time now) {
+    if (!loaded_) {
+        for (const ChainEntry & entry : log_.load()) {
+            advance(entry, now);
+        }
+        retention_.start(log_.floor());
+        epoch_ += options_.take_over ? 1 : 0;
+        moved_  = now;
+        loaded_ = true;
+    }
+    if (!leads_ && !follow(now)) {
+        return false;
+    }
+    if (!has_notes_ && (!listed_ || now - looked_ >= options_.presence_poll)) {
+        look_for_presences(now);
+    }
+    look_for_messages(now);
+    look_for_parts();
+    const bool closed = close(now) || revise(now);
+    retention_.work();
+    return closed;
+}
+
+void Sequencer::advance(const ChainEntry & entry, Time now) {
+    membership_.advance(entry.commit, entry.digest, now);
+    retention_.commit(entry.commit);
+    epoch_   = std::max(epoch_, entry.commit.epoch);
+    moved_   = now;
+    pending_ = std::nullopt;
+    if (options_.on_commit) {
+        options_.on_commit(entry.commit);
+    }
+}
+
+// Takes in a commit, ours or another's. Who finds one of a higher epoch leads no longer.
+void Sequencer::take(const ChainEntry & entry, Time now) {
+    const auto & head = membership_.head();
+    if (head &&
+        entry.commit.previous !=
+            (entry.commit.index == head->index ? head->previous : membership_.head_digest())) {
+        // another revision of our head holds: start over from the floor
+        loaded_     = false;
+        listed_     = false;
+        membership_ = Membership(options_.membership);
+        presences_.clear();
+        pending_.reset();
+        throw StoreError("another sequencer has revised the newest commit; reading the chain again"
+        );
+    }
+    if (options_.elected && entry.commit.epoch > epoch_) {
+        leads_ = false;
+    }
+    advance(entry, now);
+}
+
+bool Sequencer::catch_up(Time now) {
+    bool moved = false;
+    while (const auto next = log_.read(membership_.open_index())) {
+        take(*next, now);
+        moved = true;
+    }
+    return moved;
+}
+
+// Not our turn: watches, and takes over when nothing has moved for long.
+bool Sequencer::follow(Time now) {
+    const Millis pace(membership_.head() ? membership_.head()->pace_ms : 0);
+    Millis       patience = std::max(options_.takeover_after, 4 * pace);
+    // hosts become impatient one after the other, not all at once
+    patience += patience / 8 * static_cast<int>(digest64(options_.name) % 8);
+    const bool has_begun = membership_.head().has_value();
+    if (now - looked_ < patience / 16 && has_begun) {
+        return false;
+    }
+    looked_ = now;
+    if (catch_up(now)) {
+        return false;
+    }
+    if (now - moved_ < patience && (has_begun || tried_epoch_ > 0)) {
+        return false;
+    }
+    return claim(now);
+}
+
+bool Sequencer::claim(Time now) {
+    const uint64_t    epoch = std::max(epoch_, tried_epoch_) + 1;
+    const RecordHead  head{.kind = Kind::epoch, .index = epoch, .host = options_.name};
+    const std::string key = paths_.epoch(epoch);
+    tried_epoch_          = epoch;
+    moved_                = now;  // win or lose: the next try is a patience away
+    if (!store_.put(key, make_record(keys_, head, {}), true)) {
+        return false;
+    }
+    epoch_  = epoch;
+    leads_  = true;
+    listed_ = false;
+    return true;
+}
+
+void Sequencer::look_for_presences(Time now) {
+    looked_ = now;
+    for (const std::string & key : store_.list(paths_.presences())) {
+        take_presence(key, now);
+    }
+    listed_ = true;
+}
+
+void Sequencer::note(const std::string & key, Time now) {
+    if (key.starts_with(paths_.presences())) {
+        if (!listed_) {
+            look_for_presences(now);
+        }
+        has_notes_ = true;
+        take_presence(key, now);
+    }
+}
+
+void Sequencer::take_presence(const std::string & key, Time now) {
+    if (presences_.contains(key)) {
+        return;
+    }
+    const auto presence = parse_presence(paths_, key);
+    const auto value    = presence ? store_.get(key) : std::nullopt;
+    if (!value) {
+        return;
+    }
+    const RecordHead head{
+        Kind::presence, presence->leaving ? 1u : 0u, presence->host, presence->incarnation};
+    if (!parse_record(keys_, head, *value)) {
+        return;  // a torn read, or somebody without the key: looked at again next time
+    }
+    presences_.insert(key);
+    if (presence->leaving) {
+        membership_.leave(presence->host, presence->incarnation);
+    } else {
+        membership_.hello(presence->host, presence->incarnation, now);
+    }
+}
+
+void Sequencer::look_for_messages(Time now) {
+    for (const MessageId & id : membership_.missing()) {
+        const auto value = store_.get(paths_.message(id.index, id.host, id.incarnation));
+        const auto head  = value ? parse_message_head(keys_.run, id, *value) : std::nullopt;
+        if (!head || (keys_.can_read && !open_message(keys_, id, *value))) {
+            continue;  // not there, torn or forged: perhaps the next look finds a good one
+        }
+        const SeenMessage seen{id.host,       id.incarnation,    *head,
+                               value->size(), digest256(*value), ""};
+        membership_.message(seen, now);
+        if (options_.on_message) {
+            options_.on_message(seen);
+        }
+    }
+}
+
+void Sequencer::look_for_parts() {
+    if (!membership_.order()) {
+        return;
+    }
+    const CheckpointOrder order = *membership_.order();
+    for (int i = 0; i < static_cast<int>(order.parts.size()); ++i) {
+        CheckpointPart part = order.parts[static_cast<size_t>(i)];
+        if (order.digests.contains(i)) {
+            continue;
+        }
+        const auto value = store_.get(paths_.ready(order.index, i, part.host, part.incarnation));
+        const auto body =
+            value ? parse_record(
+                        keys_, {Kind::ready, order.index, part.host, part.incarnation}, *value
+                    )
+                  : std::nullopt;
+        if (!body) {
+            continue;
+        }
+        WireReader     in(*body);
+        const uint32_t number = in.u32();
+        const uint64_t digest = in.u64();
+        part.size             = in.u64();
+        part.n_pieces         = in.u32();
+        part.digest           = in.key();
+        if (in.at_end() && number == static_cast<uint32_t>(i)) {
+            membership_.part_ready(i, part, digest);
+        }
+    }
+}
+
+bool Sequencer::close(Time now) {
+    if (pending_) {
+        // An earlier try may have been written, or may be on its way still: only the same again.
+        const auto there = log_.read(pending_index_, pending_revision_);
+        if (!there) {
+            store_.put(
+                paths_.commit(pending_index_, pending_revision_), *pending_, options_.atomic
+            );
+        }
+        const auto entry = there ? there : log_.read(pending_index_, pending_revision_);
+        if (entry) {
+            take(*entry, now);
+        }
+        return entry.has_value();
+    }
+    auto commit = membership_.close(now);
+    if (!commit) {
+        return false;
+    }
+    return write(std::move(*commit), now);
+}
+
+bool Sequencer::write(Commit commit, Time now) {
+    commit.writer     = options_.name;
+    commit.epoch      = std::max<uint64_t>(epoch_, 1);
+    pending_          = encode_commit(keys_, commit);
+    pending_index_    = commit.index;
+    pending_revision_ = commit.revision;
+    return close(now);
+}
+
+// Every member that is not silent says that it can't fetch a listed message, and neither can we: it
+// is absent for everybody. A host that had applied it all the same finds at the next commit that it
+// stands on a revision that does not hold, and reloads.
+bool Sequencer::revise(Time now) {
+    const auto & head = membership_.head();
+    if (!leads_ || !head || head->messages.empty() || head->revision >= kMaxRevision ||
+        membership_.n_arrived() > 0 || now - membership_.opened() < options_.lost_after ||
+        now - looked_lost_ < options_.lost_after / 4) {
+        return false;
+    }
+    looked_lost_ = now;
+    std::map<std::string, size_t> votes;
+    size_t                        n_voters = 0;
+    for (const CommitHost & host : head->hosts) {
+        if (!host.member) {
+            continue;
+        }
+        const RecordHead about{Kind::lost, head->index, host.name, host.incarnation};
+        const auto       value = store_.get(paths_.lost(head->index, head->revision, host.name));
+        const auto       body  = value ? parse_record(keys_, about, *value) : std::nullopt;
+        if (!body) {
+            if (membership_.is_silent(host.name, now)) {
+                continue;
+            }
+            return false;
+        }
+        ++n_voters;
+        WireReader in(*body);
+        while (in.ok() && !in.at_end()) {
+            ++votes[in.text(kMaxHostNameSize)];
+        }
+    }
+    Commit revised = *head;
+    std::erase_if(revised.messages, [&](const CommitMessage & message) {
+        const auto value =
+            store_.get(paths_.message(head->index, message.host, message.incarnation));
+        return n_voters > 0 && votes[message.host] == n_voters &&
+               (!value || digest256(*value) != message.digest);
+    });
+    if (revised.messages.size() == head->messages.size()) {
+        return false;
+    }
+    for (CommitHost & host : revised.hosts) {
+        if (head->message_of(host.name) && !revised.message_of(host.name)) {
+            host.history &= 0xfe;
+        }
+    }
+    ++revised.revision;
+    return write(std::move(revised), now);
+}
+
+}  // namespace gt
