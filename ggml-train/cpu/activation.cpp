@@ -81,14 +81,6 @@ void swiglu_back(Part part, int64_t n, const float * gate, const float * up, con
     });
 }
 
-static Vec swap_pairs(Vec v) {
-    VecInt from;
-    for (int i = 0; i < kLanes; ++i) {
-        from[i] = i ^ 1;
-    }
-    return __builtin_shuffle(v, from);
-}
-
 // Positions are split over threads: the angles of one are worked out once for all rows and heads.
 void rope(Part part, int64_t B, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base,
           bool backward, const float * x, float * y) {
@@ -114,7 +106,7 @@ void rope(Part part, int64_t B, int64_t T, int64_t n_heads, int64_t n_rot, int64
             for (int64_t h = 0; h < n_rot; ++h) {
                 each(D, [&](int64_t i, auto k) {
                     const Vec v = load(xt + h * D + i, k);
-                    const Vec r = v * load(cosines + i, k) + swap_pairs(v) * load(sines + i, k);
+                    const Vec r = v * load(cosines + i, k) + swap_lanes<1>(v) * load(sines + i, k);
                     store(yt + h * D + i, r, k);
                 });
             }

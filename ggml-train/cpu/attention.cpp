@@ -1,9 +1,9 @@
 // ggml-train/cpu/attention.cpp — exact attention by tiles, as FlashAttention (arXiv 2205.14135).
 //
 // One unit of work is one key head of one sequence with all query heads that use it. Its keys and
-// values are packed into registers' rows once; then query tiles meet key tiles, and the scores of
-// one pair of tiles are all that is ever stored. Products are those of tile.h; under a causal mask
-// each block of rows takes only the columns it may see.
+// values are packed once; then query tiles meet key tiles, and the scores of one query tile with a
+// few key tiles are all that is ever stored. Products are those of tile.h; under a causal mask each
+// block of rows takes only the columns it may see.
 #include "ggml-train/cpu/tile.h"
 
 #include <cmath>
@@ -13,7 +13,10 @@ namespace gt::cpu {
 
 namespace {
 
-constexpr int64_t kMaxTile = 96;  // rows of a tile; one tile then holds the 65 tokens of a small ViT
+constexpr int64_t kTile    = 64;  // rows of a tile,
+constexpr int64_t kOneTile = 96;  // unless this or less makes do with one: the 65 tokens of a small ViT
+constexpr int64_t kStrip   = 4;   // key tiles that share one pass of the forward softmax
+constexpr int64_t kAhead   = 16;  // rows fetched ahead of their use
 constexpr float   kMasked  = -1e30f;
 
 // Sizes shared by both directions.
@@ -27,7 +30,7 @@ struct Plan {
     explicit Plan(const Attention & a)
         : D(round_up(a.D, kLanes)), ld((a.H + 2 * a.Hkv) * a.D), group(a.H / a.Hkv),
           scale(1.0f / std::sqrt((float) a.D)) {
-        const int64_t n_tiles = (a.T + kMaxTile - 1) / kMaxTile;
+        const int64_t n_tiles = a.T <= kOneTile ? 1 : (a.T + kTile - 1) / kTile;
         tile                  = round_up((a.T + n_tiles - 1) / n_tiles, kLanes);
     }
 };
@@ -57,10 +60,19 @@ private:
     float *              next_;
 };
 
+// Heads lie apart in memory, too short for the CPU to guess what comes next.
+template <bool kToWrite>
+void prefetch(int64_t D, const float * x) {
+    for (int64_t i = 0; i < D; i += 16) {
+        __builtin_prefetch(x + i, kToWrite);
+    }
+}
+
 // out [rows x padded] = factor * x [rows x D, ld], the padding zero.
 void pack(int64_t rows, int64_t D, int64_t padded, const float * x, int64_t ld, float factor,
           float * out) {
     for (int64_t r = 0; r < rows; ++r) {
+        prefetch<false>(D, x + (r + kAhead) * ld);
         each(D, [&](int64_t i, auto k) {
             store(out + r * padded + i, load(x + r * ld + i, k) * factor);
         });
@@ -70,16 +82,27 @@ void pack(int64_t rows, int64_t D, int64_t padded, const float * x, int64_t ld, 
 // out [D x padded] = x [rows x D, ld] transposed, the padding zero.
 void pack_transposed(int64_t rows, int64_t D, int64_t padded, const float * x, int64_t ld,
                      float * out) {
-    for (int64_t r = 0; r < padded; ++r) {
-        for (int64_t d = 0; d < D; ++d) {
-            out[d * padded + r] = r < rows ? x[r * ld + d] : 0.0f;
+    for (int64_t r = 0; r < padded; r += kLanes) {
+        for (int i = 0; i < kLanes; ++i) {
+            prefetch<false>(D, x + (r + i + kAhead) * ld);
         }
+        each(D, [&](int64_t d, auto k) {
+            Vec square[kLanes];
+            for (int i = 0; i < kLanes; ++i) {
+                square[i] = r + i < rows ? load(x + (r + i) * ld + d, k) : Vec{};
+            }
+            transpose(square);
+            for (int i = 0; i < kLanes; ++i) {
+                store(out + (d + i) * padded + r, square[i]);
+            }
+        });
     }
 }
 
 // x [rows x D, ld] = packed [rows x padded]
 void unpack(int64_t rows, int64_t D, int64_t padded, const float * packed, float * x, int64_t ld) {
     for (int64_t r = 0; r < rows; ++r) {
+        prefetch<true>(D, x + (r + kAhead) * ld);
         std::memcpy(x + r * ld, packed + r * padded, (size_t) D * sizeof(float));
     }
 }
@@ -101,44 +124,45 @@ struct Pair {
     int64_t seen_by_block(int64_t i) const { return seen(std::min(i + kTileRows, nq) - 1); }
 };
 
-// s [nq x tile] = q [nq x D] * kt [D x tile], as far as the mask lets see.
+// s [nq x nk, lds] = q [nq x D, ldq] * kt [D x tile], as far as the mask lets see.
 void scores(const Pair & p, int64_t D, const float * q, int64_t ldq, const float * kt, int64_t tile,
-            float * s) {
+            float * s, int64_t lds) {
     for (int64_t i = 0; i < p.nq; i += kTileRows) {
         const int R = (int) std::min<int64_t>(kTileRows, p.nq - i);
         tile_rows(R, round_up(p.seen_by_block(i), kLanes), D, {q + i * ldq, ldq, 1}, kt, tile,
-                  s + i * tile, tile, false);
+                  s + i * lds, lds, false);
     }
 }
 
-// out [nq x D] += s [nq x tile] * x [nk x D]
-void add_rows_product(const Pair & p, const float * s, int64_t tile, const float * x, int64_t D,
-                      float * out) {
+// out [nq x D] (+)= s [nq x nk, lds] * x [nk x D]
+void rows_product(const Pair & p, const float * s, int64_t lds, const float * x, int64_t D,
+                  float * out, bool add) {
     for (int64_t i = 0; i < p.nq; i += kTileRows) {
         const int R = (int) std::min<int64_t>(kTileRows, p.nq - i);
-        tile_rows(R, D, p.seen_by_block(i), {s + i * tile, tile, 1}, x, D, out + i * D, D, true);
+        tile_rows(R, D, p.seen_by_block(i), {s + i * lds, lds, 1}, x, D, out + i * D, D, add);
     }
 }
 
-// out [nk x D] += s [nq x tile] transposed * x [nq x D]
-void add_columns_product(const Pair & p, const float * s, int64_t tile, const float * x, int64_t D,
-                         float * out) {
+// out [nk x D] += s [nq x nk, lds] transposed * x [nq x D]
+void columns_product(const Pair & p, const float * s, int64_t lds, const float * x, int64_t D,
+                     float * out) {
     for (int64_t j = 0; j < p.nk; j += kTileRows) {
         const int     R  = (int) std::min<int64_t>(kTileRows, p.nk - j);
         const int64_t i0 = p.first(j);
-        tile_rows(R, D, p.nq - i0, {s + i0 * tile + j, 1, tile}, x + i0 * D, D, out + j * D, D, true);
+        tile_rows(R, D, p.nq - i0, {s + i0 * lds + j, 1, lds}, x + i0 * D, D, out + j * D, D, true);
     }
 }
 
 // The running softmax of one row: s becomes exp(s - top), out is brought to the new top.
-void softmax_row(int64_t n_seen, int64_t n_block, float * s, int64_t D, float * out, float & top,
-                 float & total) {
-    Vec most = splat(top);
+void softmax_row(int64_t n_seen, int64_t n_block, float * s, int64_t D, float * out, bool first,
+                 float & top, float & total) {
+    Vec most = splat(first ? kMasked : top);
     each(n_seen, [&](int64_t j, auto k) { most = max(most, keep(load(s + j, k), kMasked, k)); });
     const float new_top = max(most);
-    const float shrink  = exp(splat(top - new_top))[0];
-    if (shrink != 1.0f) {
+    if (!first && new_top > top) {
+        const float shrink = exp(splat(top - new_top))[0];
         each(D, [&](int64_t d, auto k) { store(out + d, load(out + d, k) * shrink, k); });
+        total *= shrink;
     }
     Vec added = {};
     each(n_seen, [&](int64_t j, auto k) {
@@ -150,7 +174,7 @@ void softmax_row(int64_t n_seen, int64_t n_block, float * s, int64_t D, float * 
         s[j] = 0.0f;  // seen by a later row of the same block
     }
     top   = new_top;
-    total = total * shrink + sum(added);
+    total = sum(added) + (first ? 0.0f : total);
 }
 
 }  // namespace
@@ -158,14 +182,14 @@ void softmax_row(int64_t n_seen, int64_t n_block, float * s, int64_t D, float * 
 void attention(Part part, const Attention & a, const float * qkv, float * o, float * lse) {
     const Plan    plan(a);
     const int64_t T = a.T, D = plan.D, tile = plan.tile;
-    const int64_t n_tiles = (T + tile - 1) / tile;
+    const int64_t padded_T = round_up(T, tile), strip = std::min(kStrip * tile, padded_T);
 
-    Scratch scratch(2 * n_tiles * tile * D + 2 * tile * D + tile * tile + 2 * tile + 128);
-    float * kt     = scratch.take(n_tiles * tile * D);  // per tile [D x tile]
-    float * v      = scratch.take(n_tiles * tile * D);  // [T x D]
+    Scratch scratch(2 * padded_T * D + 2 * tile * D + tile * strip + 2 * tile + 128);
+    float * kt     = scratch.take(padded_T * D);  // per tile [D x tile]
+    float * v      = scratch.take(padded_T * D);  // [T x D]
     float * q      = scratch.take(tile * D);
     float * out    = scratch.take(tile * D);
-    float * s      = scratch.take(tile * tile);
+    float * s      = scratch.take(tile * strip);
     float * tops   = scratch.take(tile);
     float * totals = scratch.take(tile);
 
@@ -182,20 +206,21 @@ void attention(Part part, const Attention & a, const float * qkv, float * o, flo
 
         for (int64_t h = hkv * plan.group; h < (hkv + 1) * plan.group; ++h) {
             for (int64_t q0 = 0; q0 < T; q0 += tile) {
-                const int64_t nq = std::min(tile, T - q0);
+                const int64_t nq     = std::min(tile, T - q0);
+                const int64_t n_keys = a.causal ? q0 + nq : T;
                 pack(nq, a.D, D, qkv + (b * T + q0) * plan.ld + h * a.D, plan.ld, plan.scale, q);
-                std::fill(out, out + nq * D, 0.0f);
-                std::fill(tops, tops + nq, kMasked);
-                std::fill(totals, totals + nq, 0.0f);
 
-                for (int64_t k0 = 0; k0 < (a.causal ? q0 + nq : T); k0 += tile) {
-                    const Pair p{q0, nq, k0, std::min(tile, T - k0), a.causal};
-                    scores(p, a.D, q, D, kt + k0 * D, tile, s);
+                for (int64_t k0 = 0; k0 < n_keys; k0 += strip) {
+                    const Pair p{q0, nq, k0, std::min(strip, n_keys - k0), a.causal};
+                    for (int64_t k1 = k0; k1 < k0 + p.nk; k1 += tile) {
+                        const Pair one{q0, nq, k1, std::min(tile, n_keys - k1), a.causal};
+                        scores(one, a.D, q, D, kt + k1 * D, tile, s + (k1 - k0), strip);
+                    }
                     for (int64_t i = 0; i < nq; ++i) {
                         softmax_row(p.seen(i), p.seen_by_block(i / kTileRows * kTileRows),
-                                    s + i * tile, D, out + i * D, tops[i], totals[i]);
+                                    s + i * strip, D, out + i * D, k0 == 0, tops[i], totals[i]);
                     }
-                    add_rows_product(p, s, tile, v + k0 * D, D, out);
+                    rows_product(p, s, strip, v + k0 * D, D, out, k0 > 0);
                 }
 
                 for (int64_t i = 0; i < nq; ++i) {
@@ -216,14 +241,14 @@ void attention_back(Part part, const Attention & a, const float * qkv, const flo
                     const float * lse, const float * d_o, float * dqkv) {
     const Plan    plan(a);
     const int64_t T = a.T, D = plan.D, tile = plan.tile;
-    const int64_t n_tiles = (T + tile - 1) / tile;
+    const int64_t padded_T = round_up(T, tile);
 
-    Scratch scratch(6 * n_tiles * tile * D + 3 * tile * D + 2 * tile * tile + tile + 256);
-    float * k     = scratch.take(n_tiles * tile * D);  // [T x D]
-    float * kt    = scratch.take(n_tiles * tile * D);  // per tile [D x tile]
-    float * vt    = scratch.take(n_tiles * tile * D);  // per tile [D x tile]
-    float * dk    = scratch.take(n_tiles * tile * D);
-    float * dv    = scratch.take(n_tiles * tile * D);
+    Scratch scratch(5 * padded_T * D + 3 * tile * D + 2 * tile * tile + tile + 256);
+    float * k     = scratch.take(padded_T * D);  // [T x D]
+    float * kt    = scratch.take(padded_T * D);  // per tile [D x tile]
+    float * vt    = scratch.take(padded_T * D);  // per tile [D x tile]
+    float * dk    = scratch.take(padded_T * D);
+    float * dv    = scratch.take(padded_T * D);
     float * q     = scratch.take(tile * D);
     float * dq    = scratch.take(tile * D);
     float * dout  = scratch.take(tile * D);
@@ -252,7 +277,6 @@ void attention_back(Part part, const Attention & a, const float * qkv, const flo
                 const float * row_lse = lse + (b * a.H + h) * T + q0;
                 pack(nq, a.D, D, qkv + queries, plan.ld, plan.scale, q);
                 pack(nq, a.D, D, d_o + outs, a.H * a.D, 1.0f, dout);
-                std::fill(dq, dq + nq * D, 0.0f);
                 for (int64_t i = 0; i < nq; ++i) {
                     const float * oi = o + outs + i * a.H * a.D;
                     delta[i] = sum_each(a.D, [&](int64_t d, auto kk) {
@@ -262,8 +286,8 @@ void attention_back(Part part, const Attention & a, const float * qkv, const flo
 
                 for (int64_t k0 = 0; k0 < (a.causal ? q0 + nq : T); k0 += tile) {
                     const Pair p{q0, nq, k0, std::min(tile, T - k0), a.causal};
-                    scores(p, a.D, q, D, kt + k0 * D, tile, s);
-                    scores(p, a.D, dout, D, vt + k0 * D, tile, ds);
+                    scores(p, a.D, q, D, kt + k0 * D, tile, s, tile);
+                    scores(p, a.D, dout, D, vt + k0 * D, tile, ds, tile);
                     for (int64_t i = 0; i < nq; ++i) {
                         float *       si  = s + i * tile;
                         float *       dsi = ds + i * tile;
@@ -277,9 +301,9 @@ void attention_back(Part part, const Attention & a, const float * qkv, const flo
                             si[j] = dsi[j] = 0.0f;
                         }
                     }
-                    add_columns_product(p, s, tile, dout, D, dv + k0 * D);
-                    add_columns_product(p, ds, tile, q, D, dk + k0 * D);
-                    add_rows_product(p, ds, tile, k + k0 * D, D, dq);
+                    columns_product(p, s, tile, dout, D, dv + k0 * D);
+                    columns_product(p, ds, tile, q, D, dk + k0 * D);
+                    rows_product(p, ds, tile, k + k0 * D, D, dq, k0 > 0);
                 }
                 unpack(nq, a.D, D, dq, dqkv + queries, plan.ld);
             }

@@ -7,8 +7,8 @@
 #include "ggml-train/cpu/kernels.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
+#include <utility>
 
 #ifdef __AVX512F__
 #include <immintrin.h>
@@ -49,7 +49,7 @@ struct Tail {
     int n;  // 1 .. kLanes - 1
 };
 
-inline Vec splat(float x) { return Vec{} + x; }
+inline Vec splat(float x) { return x - Vec{}; }  // exact for -0 too, so no instruction is spent
 
 inline Vec load(const float * p, Full = {}) {
     Vec v;
@@ -76,13 +76,18 @@ inline void store(float * p, Vec v, Tail k) {
 #endif
 }
 
+// A register made of f(0), f(1), ...; f is known at compile time, so this is a constant.
+template <class F>
+constexpr VecInt lanes(F f) {
+    return [&]<int... i>(std::integer_sequence<int, i...>) {
+        return VecInt{f(i)...};
+    }(std::make_integer_sequence<int, kLanes>());
+}
+
 // v with the lanes past the tail replaced by `fill`.
 inline Vec keep(Vec v, float, Full) { return v; }
 inline Vec keep(Vec v, float fill, Tail k) {
-    for (int i = k.n; i < kLanes; ++i) {
-        v[i] = fill;
-    }
-    return v;
+    return lanes([](int i) { return i; }) < k.n ? v : splat(fill);
 }
 
 // Calls f(i, k) for i = 0, kLanes, ... below n: k is Full, at last perhaps Tail.
@@ -99,29 +104,48 @@ inline void each(int64_t n, F f) {
 
 // ---- across the lanes, in a fixed order ------------------------------------------------------------
 
-inline float sum(Vec v) {
-    float x[kLanes];
-    std::memcpy(x, &v, sizeof(v));
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; ++i) {
-            x[i] += x[i + half];
-        }
-    }
-    return x[0];
-}
-
-inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
+inline Vec max(Vec a, Vec b) { return a > b ? a : b; }  // b if either is NaN
 inline Vec min(Vec a, Vec b) { return a < b ? a : b; }
 
-inline float max(Vec v) {
-    float x[kLanes];
-    std::memcpy(x, &v, sizeof(v));
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; ++i) {
-            x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
-        }
+// Lane i takes what is in lane i ^ kStep.
+template <int kStep>
+inline Vec swap_lanes(Vec v) {
+    return __builtin_shuffle(v, lanes([](int i) { return i ^ kStep; }));
+}
+
+template <int kStep = kLanes / 2>
+inline float sum(Vec v) {
+    if constexpr (kStep == 0) {
+        return v[0];
+    } else {
+        return sum<kStep / 2>(v + swap_lanes<kStep>(v));
     }
-    return x[0];
+}
+
+template <int kStep = kLanes / 2>
+inline float max(Vec v) {
+    if constexpr (kStep == 0) {
+        return v[0];
+    } else {
+        return max<kStep / 2>(max(v, swap_lanes<kStep>(v)));
+    }
+}
+
+// Transposes a square of registers in place: halves trade places, then halves of halves, ...
+template <int kStep = kLanes / 2>
+inline void transpose(Vec (&v)[kLanes]) {
+    if constexpr (kStep > 0) {
+        constexpr VecInt low  = lanes([](int i) { return i & kStep ? i - kStep + kLanes : i; });
+        constexpr VecInt high = lanes([](int i) { return i & kStep ? i + kLanes : i + kStep; });
+        for (int i = 0; i < kLanes; ++i) {
+            if ((i & kStep) == 0) {
+                const Vec a = v[i], b = v[i + kStep];
+                v[i]         = __builtin_shuffle(a, b, low);
+                v[i + kStep] = __builtin_shuffle(a, b, high);
+            }
+        }
+        transpose<kStep / 2>(v);
+    }
 }
 
 // Sum over i < n of f(i, k), with four sums under way so that additions need not wait for another.
@@ -147,8 +171,8 @@ inline float sum_each(int64_t n, F f) {
 
 // e^x to 2e-7 relative; x is held within what a float can take, NaN stays NaN.
 inline Vec exp(Vec x) {
-    x = x < -87.33f ? splat(-87.33f) : x;
-    x = x > 88.37f ? splat(88.37f) : x;
+    x = max(splat(-87.33f), x);
+    x = min(splat(88.37f), x);
 
     // x = n ln2 + r, |r| <= ln2 / 2; adding 1.5 * 2^23 rounds to an integer, left in the low bits
     const Vec shifted = x * 1.44269504088896341f + 12582912.0f;
