@@ -1,0 +1,168 @@
+#include "ggml-train/step-log.h"
+#include "tests/catch.h"
+#include "tests/scratch.h"
+
+#include <limits>
+#include <regex>
+
+using namespace gt;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// A log whose clock and memory are ours, writing to a file.
+struct Fixture {
+    Scratch dir;
+    double  time = 100.0;
+    FILE *  out  = nullptr;
+
+    Fixture() : out(std::fopen((dir / "out").c_str(), "wb")) {}
+    ~Fixture() { std::fclose(out); }
+    StepLogOptions options(int terminal, uint64_t steps = 100) {
+        StepLogOptions o;
+        o.steps    = steps;
+        o.out      = out;
+        o.terminal = terminal;
+        o.seconds  = [this] { return time; };
+        o.memory   = [] { return uint64_t(123000000); };
+        return o;
+    }
+    void run(StepLog & log, uint64_t begin, uint64_t end) {
+        for (uint64_t step = begin; step <= end; ++step) {
+            time += 0.5;
+            log.step(
+                {.step      = step,
+                 .loss      = 5.0f - step * 0.01f,
+                 .lr        = 1e-3f,
+                 .grad_norm = 1.0f,
+                 .n_tokens  = 1000}
+            );
+        }
+    }
+    std::string text() {
+        std::fflush(out);
+        return read_text(dir / "out");
+    }
+    int lines(const std::string & name) {
+        const std::string all = read_text(dir / name);
+        return static_cast<int>(std::count(all.begin(), all.end(), '\n'));
+    }
+};
+
+}  // namespace
+
+TEST_CASE("speed_memory_and_time_left_are_right") {
+    Fixture f;
+    StepLog log(f.dir.path(), 0, f.options(0));
+    f.run(log, 1, 40);
+    CHECK(
+        log.line() == "40/100 40% | loss 4.6000 | lr 1.00e-03 | 2.00k tokens/s | 123 MB | 30s left"
+    );
+
+    // Ten seconds of evaluation count for the time left, not for the speed.
+    f.time += 10.0;
+    log.eval(40, 4.7f);
+    f.run(log, 41, 50);
+    CHECK_THAT(
+        log.line(), Contains("2.00k tokens/s") && Contains("val 4.7000") && Contains(" 35s left")
+    );
+    f.run(log, 51, 100);
+    CHECK_THAT(log.line(), Contains("100/100 100%") && !Contains("left"));
+}
+
+TEST_CASE("the_living_line_agrees_with_the_metrics_file") {
+    Fixture f;
+    StepLog log(f.dir.path(), 0, f.options(0));
+    f.run(log, 1, 30);
+    const std::string metrics = read_text(f.dir / "metrics.jsonl");
+    std::regex        pattern("\"step_seconds\":([0-9.]+),\"tokens_per_second\":([0-9.]+)");
+    std::smatch       match;
+    const std::string last = metrics.substr(metrics.rfind("{\"step\":30,"));
+    REQUIRE(std::regex_search(last, match, pattern));
+    CHECK(std::stod(match[1]) == Approx(0.5));
+    CHECK(std::stod(match[2]) == Approx(2000.0));
+    CHECK_THAT(last, Contains("\"tokens\":30000") && Contains("\"seconds\":15.000"));
+    CHECK_THAT(last, Contains("\"memory_bytes\":123000000"));
+}
+
+TEST_CASE("on_resume_lines_beyond_the_checkpoint_are_cut") {
+    Fixture f;
+    {
+        StepLog log(f.dir.path(), 0, f.options(0));
+        f.run(log, 1, 30);
+        log.eval(30, 4.0f);
+        f.run(log, 31, 37);
+    }
+    const std::string before = read_text(f.dir / "metrics.jsonl"),
+                      csv    = read_text(f.dir / "metrics.csv");
+    CHECK(f.lines("metrics.jsonl") == 38);
+    CHECK(f.lines("metrics.csv") == 39);
+    write_text(f.dir / "metrics.jsonl", before + "{\"step\":38,\"tok");  // torn by a crash
+    f.time += 1000.0;                                                    // it was off for a while
+    {
+        StepLog log(f.dir.path(), 30, f.options(0));
+        CHECK(f.lines("metrics.jsonl") == 31);
+        CHECK(f.lines("metrics.csv") == 32);
+        f.run(log, 31, 37);
+    }
+    CHECK(read_text(f.dir / "metrics.jsonl") == before);
+    CHECK(read_text(f.dir / "metrics.csv") == csv);
+}
+
+TEST_CASE("a_terminal_gets_one_line_redrawn_others_plain_lines") {
+    Fixture f;
+    {
+        StepLog log(f.dir.path(), 0, f.options(1));
+        f.run(log, 1, 25);
+        log.note("hello");
+    }
+    std::string text = f.text();
+    CHECK(std::count(text.begin(), text.end(), '\n') == 2);
+    CHECK_THAT(
+        text, Contains("\r\033[K25/100 [====>           ] 25%") && Contains("\r\033[Khello\n")
+    );
+
+    Fixture g;
+    {
+        StepLog log(g.dir.path(), 0, g.options(0));
+        g.run(log, 1, 25);
+    }
+    text = g.text();
+    CHECK(std::count(text.begin(), text.end(), '\n') == 3);  // 1, 10, 20
+    CHECK_THAT(text, !Contains("\033") && !Contains("\r"));
+}
+
+TEST_CASE("metrics_stay_valid_json_with_nan_and_samples_stay_printable") {
+    Fixture f;
+    {
+        StepLog log(f.dir.path(), 0, f.options(0));
+        log.step({.step = 1, .loss = std::numeric_limits<float>::quiet_NaN()});
+        log.sample(1, "Once", " upon\na \033[31mtime");
+    }
+    CHECK_THAT(read_text(f.dir / "metrics.jsonl"), Contains("\"loss\":null"));
+    CHECK_THAT(f.text(), Contains("    Once upon\n    a .[31mtime\n"));
+}
+
+TEST_CASE("a_disabled_log_writes_nothing") {
+    Fixture        f;
+    StepLogOptions options = f.options(0);
+    options.enabled        = false;
+    StepLog log(f.dir.path(), 0, options);
+    f.run(log, 1, 20);
+    log.eval(20, 1.0f);
+    log.sample(20, "a", "b");
+    CHECK(f.text().empty());
+    CHECK_FALSE(std::filesystem::exists(f.dir / "metrics.jsonl"));
+}
+
+TEST_CASE("numbers_are_shown_as_people_read_them") {
+    CHECK(time_text(8.4) == "8s");
+    CHECK(time_text(80) == "1m20s");
+    CHECK(time_text(3900) == "1h05m");
+    CHECK(time_text(90000) == "1d01h");
+    CHECK(count_text(870) == "870");
+    CHECK(count_text(12345) == "12.3k");
+    CHECK(count_text(1250000) == "1.25M");
+    CHECK(count_text(999.9) == "1.00k");
+    CHECK(resident_bytes() > 100000);
+}
