@@ -243,7 +243,7 @@ HttpClient::HttpClient(const HttpOptions & options) : impl_(std::make_unique<Imp
 
 HttpClient::~HttpClient() = default;
 
-std::vector<HttpResponse> HttpClient::perform(const std::vector<HttpRequest> & requests) {
+std::vector<HttpResponse> HttpClient::perform_all(const std::vector<HttpRequest> & requests) {
     std::vector<HttpResponse> responses(requests.size());
     Batch                     batch;
     batch.n_left = requests.size();
@@ -261,7 +261,7 @@ std::vector<HttpResponse> HttpClient::perform(const std::vector<HttpRequest> & r
 }
 
 HttpResponse HttpClient::perform(const HttpRequest & request) {
-    return perform(std::vector<HttpRequest>{request})[0];
+    return perform_all({request})[0];
 }
 
 }  // namespace gt

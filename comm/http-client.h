@@ -73,7 +73,7 @@ public:
 
     // Runs the requests side by side and returns when all have ended. May be called from several
     // threads at once.
-    std::vector<HttpResponse> perform(const std::vector<HttpRequest> & requests);
+    std::vector<HttpResponse> perform_all(const std::vector<HttpRequest> & requests);
     HttpResponse              perform(const HttpRequest & request);
 
 private:

@@ -86,16 +86,19 @@ static bool same_content(const fs::path & a, const fs::path & b) {
     return true;
 }
 
-// Another host's remove() may take the empty folder away between our making and using it.
+// Another host's remove() may take an empty folder away between our making and using it.
 template <typename Call>
 static int with_folder(const fs::path & target, const Call & call) {
-    make_folder(target.parent_path());
     for (int attempt = 0;; attempt++) {
+        std::error_code failed;
+        fs::create_directories(target.parent_path(), failed);
+        if (failed && (failed.value() != ENOENT || attempt == 100)) {
+            fail_file("can't create", target.parent_path(), failed.value());
+        }
         const int result = call();
-        if (result == 0 || errno != ENOENT || attempt == 10) {
+        if (result == 0 || errno != ENOENT || attempt == 100) {
             return result;
         }
-        make_folder(target.parent_path());
     }
 }
 
@@ -193,7 +196,8 @@ fs::path FileStore::new_aside() const {
         return (uint64_t(random()) << 32) | random();
     }();
     const auto n = (unsigned long long) counter++;
-    return root_ / "=tmp" / format("%016llx-%llu", (unsigned long long) own, n);
+    const int  pid = int(::getpid());  // a forked child has the same bits
+    return root_ / "=tmp" / format("%016llx-%d-%llu", (unsigned long long) own, pid, n);
 }
 
 fs::path FileStore::write_aside(std::span<const uint8_t> value) const {

@@ -180,7 +180,7 @@ private:
                 request.bulk     = true;
                 requests.push_back(std::move(request));
             }
-            for (const HttpResponse & r : client_.perform(requests)) {
+            for (const HttpResponse & r : client_.perform_all(requests)) {
                 if (r.status != 202) {
                     return outcome("put " + key, r);  // the last part, or a failure
                 }
@@ -226,7 +226,7 @@ private:
             request.bulk = true;
             requests.push_back(std::move(request));
         }
-        for (const HttpResponse & r : client_.perform(requests)) {
+        for (const HttpResponse & r : client_.perform_all(requests)) {
             if (r.status == 404) {
                 return std::nullopt;
             }
