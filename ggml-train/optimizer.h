@@ -34,9 +34,16 @@ struct StateCounter {
     uint64_t *  value  = nullptr;
     bool        shared = false;
 };
+// Bytes of any length, such as a message in flight: a loader resizes and fills `bytes`.
+struct StateBytes {
+    std::string name;
+    Bytes *     bytes  = nullptr;
+    bool        shared = false;
+};
 struct OptimizerState {
     std::vector<StateTensor>  tensors;
     std::vector<StateCounter> counters;
+    std::vector<StateBytes>   blobs;
 };
 
 class Optimizer {

@@ -1,0 +1,88 @@
+// optim/adamw.cpp — AdamW (arXiv 1711.05101), one pass over weights, moments and update.
+//
+//   p *= 1 - lr wd;  m = b1 m + (1 - b1) u;  v = b2 v + (1 - b2) u²
+//   p -= lr / (1 - b1^t) · m / (sqrt(v / (1 - b2^t)) + eps)
+#include "optim/rule.h"
+
+#include <cmath>
+
+namespace gt {
+
+namespace {
+
+// b^t by squaring: the same bits on every machine, unlike a library's pow.
+double power(double b, uint64_t t) {
+    double result = 1.0;
+    for (; t != 0; t >>= 1) {
+        if (t & 1) {
+            result *= b;
+        }
+        b *= b;
+    }
+    return result;
+}
+
+class AdamW : public Rule {
+public:
+    AdamW(std::vector<RuleTensor> tensors, const AdamOptions & options) :
+        tensors_(std::move(tensors)), options_(options) {
+        for (const RuleTensor & tensor : tensors_) {
+            first_.emplace_back(tensor.weight.size(), 0.0f);
+            second_.emplace_back(tensor.weight.size(), 0.0f);
+        }
+    }
+
+    void begin(float lr) override {
+        ++t_;
+        const double correct1 = 1.0 - power(options_.beta1, t_);
+        const double correct2 = 1.0 - power(options_.beta2, t_);
+        lr_                   = lr;
+        rate_                 = static_cast<float>(lr / correct1);
+        root_                 = static_cast<float>(1.0 / std::sqrt(correct2));
+    }
+
+    void update(int tensor, int64_t offset, int64_t n, const float * u, float scale) override {
+        const RuleTensor & t = tensors_[tensor];
+        float * __restrict p = t.weight.data() + offset;
+        float * __restrict m = first_[tensor].data() + offset;
+        float * __restrict v = second_[tensor].data() + offset;
+        const float keep = 1.0f - lr_ * t.lr * t.decay, rate = rate_ * t.lr, root = root_;
+        const float b1 = options_.beta1, b2 = options_.beta2, eps = options_.eps;
+        const float a1 = 1.0f - b1, a2 = 1.0f - b2;
+        // Below kTiny counts as zero: a moment that fades must not end in denormals, which are slow.
+        constexpr float kTiny = 1e-30f;
+        for (int64_t i = 0; i < n; ++i) {
+            const float g  = u[i] * scale;
+            float       mi = b1 * m[i] + a1 * g;
+            float       vi = b2 * v[i] + a2 * (g * g);
+            mi             = std::fabs(mi) < kTiny ? 0.0f : mi;
+            vi             = vi < kTiny ? 0.0f : vi;
+            m[i]           = mi;
+            v[i]           = vi;
+            p[i]           = p[i] * keep - rate * (mi / (std::sqrt(vi) * root + eps));
+        }
+    }
+
+    void add_state(OptimizerState & state, bool shared) override {
+        for (size_t i = 0; i < tensors_.size(); ++i) {
+            state.tensors.push_back({"adamw.m." + tensors_[i].name, first_[i], shared});
+            state.tensors.push_back({"adamw.v." + tensors_[i].name, second_[i], shared});
+        }
+        state.counters.push_back({"adamw.t", &t_, shared});
+    }
+
+private:
+    std::vector<RuleTensor>         tensors_;
+    AdamOptions                     options_;
+    std::vector<std::vector<float>> first_, second_;
+    uint64_t                        t_  = 0;
+    float                           lr_ = 0.0f, rate_ = 0.0f, root_ = 1.0f;
+};
+
+}  // namespace
+
+std::unique_ptr<Rule> make_adamw(std::vector<RuleTensor> tensors, const AdamOptions & options) {
+    return std::make_unique<AdamW>(std::move(tensors), options);
+}
+
+}  // namespace gt

@@ -1,0 +1,347 @@
+#include "optim/dct.h"
+
+#include "ggml-train/base.h"
+
+#include <cmath>
+
+namespace gt {
+
+using Level = Dct::Level;
+
+static constexpr float kHalfRoot = 0.70710678118654752440f;
+
+double cos_pi(int64_t p, int64_t q) {
+    p %= 2 * q;
+    if (p < 0) {
+        p += 2 * q;
+    }
+    if (p > q) {
+        p = 2 * q - p;
+    }
+    if (2 * p > q) {
+        return -cos_pi(q - p, q);
+    }
+    constexpr double kPi     = 3.14159265358979323846;
+    const bool       by_sine = 4 * p > q;  // cos x = sin(pi/2 - x), so that the series is short
+    const double     x       = by_sine ? kPi * static_cast<double>(q - 2 * p) / static_cast<double>(2 * q)
+                                       : kPi * static_cast<double>(p) / static_cast<double>(q);
+    double           term    = by_sine ? x : 1.0, sum = term;
+    for (int i = by_sine ? 2 : 1; i < 24; i += 2) {
+        term = -term * x * x / static_cast<double>(i * (i + 1));
+        sum += term;
+    }
+    return sum;
+}
+
+// --- tables ----------------------------------------------------------------------------------------
+
+static Level make_level(int64_t n) {
+    Level level{.n = n};
+    if (n % 2 == 0) {
+        for (int64_t i = 0; i < n / 2; ++i) {
+            level.rotation.push_back(static_cast<float>(cos_pi(2 * i + 1, 4 * n)));
+            level.rotation.push_back(static_cast<float>(cos_pi(2 * n - 2 * i - 1, 4 * n)));
+        }
+        return level;
+    }
+    for (int64_t k = 0; k < n; ++k) {
+        // mirrored rows agree for even k and differ in sign for odd k
+        std::vector<float> & half   = k % 2 == 0 ? level.even : level.odd;
+        const int64_t        n_half = k % 2 == 0 ? n / 2 + 1 : n / 2;
+        for (int64_t i = 0; i < n_half; ++i) {
+            half.push_back(static_cast<float>(cos_pi((2 * i + 1) * k, 2 * n)));
+        }
+        for (int64_t i = 0; i < n; ++i) {
+            level.fourth.push_back(static_cast<float>(cos_pi((2 * i + 1) * (2 * k + 1), 4 * n)));
+        }
+    }
+    return level;
+}
+
+Dct::Dct(int64_t n) : n_(n) {
+    GT_CHECK(n >= 1, "a transform has at least one row");
+    scale_ = n == 1 ? 1.0f : static_cast<float>(std::sqrt(2.0 / static_cast<double>(n)));
+    for (; n % 2 == 0; n /= 2) {
+        levels_.push_back(make_level(n));
+    }
+    levels_.push_back(make_level(n));
+}
+
+// --- sums over a table -----------------------------------------------------------------------------
+
+// out[k] = sum over i, ascending, of table[k][i] * x[i]; B outputs at a time share the loads.
+template <int B>
+static void table_rows(const float * table, int64_t n, const Lanes * x, Lanes * out) {
+    Lanes sum[B];
+    for (int b = 0; b < B; ++b) {
+        sum[b] = x[0] * table[b * n];
+    }
+    for (int64_t i = 1; i < n; ++i) {
+        for (int b = 0; b < B; ++b) {
+            sum[b] = sum[b] + x[i] * table[b * n + i];
+        }
+    }
+    for (int b = 0; b < B; ++b) {
+        out[b] = sum[b];
+    }
+}
+
+static void table_times(const float * table, int64_t n_out, int64_t n, const Lanes * x, Lanes * out) {
+    int64_t k = 0;
+    for (; k + 7 <= n_out; k += 7) {
+        table_rows<7>(table + k * n, n, x, out + k);
+    }
+    for (; k + 4 <= n_out; k += 4) {
+        table_rows<4>(table + k * n, n, x, out + k);
+    }
+    for (; k < n_out; ++k) {
+        table_rows<1>(table + k * n, n, x, out + k);
+    }
+}
+
+// x[i] = sum over k, ascending, of table[k][i] * in[k]
+static void table_transposed(const float * table, int64_t n_in, int64_t n, const Lanes * in, Lanes * x) {
+    for (int64_t i = 0; i < n; ++i) {
+        x[i] = in[0] * table[i];
+    }
+    for (int64_t k = 1; k < n_in; ++k) {
+        for (int64_t i = 0; i < n; ++i) {
+            x[i] = x[i] + in[k] * table[k * n + i];
+        }
+    }
+}
+
+// --- any size --------------------------------------------------------------------------------------
+// Each works in place on level->n rows of lanes; tmp has as many.
+
+static void second(const Level * level, Lanes * x, Lanes * tmp);
+
+static void fourth(const Level * level, Lanes * x, Lanes * tmp) {
+    const int64_t n = level->n, h = n / 2;
+    if (n % 2 != 0) {
+        table_times(level->fourth.data(), n, n, x, tmp);
+        for (int64_t k = 0; k < n; ++k) {
+            x[k] = tmp[k];
+        }
+        return;
+    }
+    const float * rotation = level->rotation.data();
+    for (int64_t i = 0; i < h; ++i) {
+        const float c = rotation[2 * i], s = rotation[2 * i + 1];
+        const Lanes a = x[i], b = x[n - 1 - i];
+        tmp[i]     = a * c + b * s;
+        tmp[h + i] = i % 2 == 0 ? b * c - a * s : a * s - b * c;
+    }
+    second(level + 1, tmp, x);
+    second(level + 1, tmp + h, x + h);
+    x[0]     = tmp[0];
+    x[n - 1] = -tmp[h];
+    for (int64_t k = 1; k < h; ++k) {
+        x[2 * k]     = tmp[k] + tmp[n - k];
+        x[2 * k - 1] = tmp[k] - tmp[n - k];
+    }
+}
+
+static void second(const Level * level, Lanes * x, Lanes * tmp) {
+    const int64_t n = level->n, h = n / 2, n_even = n - h;
+    for (int64_t i = 0; i < h; ++i) {
+        tmp[i]          = x[i] + x[n - 1 - i];
+        tmp[n_even + i] = x[i] - x[n - 1 - i];
+    }
+    if (n % 2 == 0) {
+        second(level + 1, tmp, x);
+        fourth(level + 1, tmp + h, x);
+    } else {
+        tmp[h] = x[h];
+        table_times(level->even.data(), n_even, n_even, tmp, x);
+        if (h > 0) {
+            table_times(level->odd.data(), h, h, tmp + n_even, x + n_even);
+        }
+        for (int64_t k = 0; k < n; ++k) {
+            tmp[k] = x[k];
+        }
+    }
+    for (int64_t k = 0; k < n_even; ++k) {
+        x[2 * k] = tmp[k];
+    }
+    for (int64_t k = 0; k < h; ++k) {
+        x[2 * k + 1] = tmp[n_even + k];
+    }
+}
+
+// The transpose of `second`; `fourth` is its own transpose.
+static void third(const Level * level, Lanes * x, Lanes * tmp) {
+    const int64_t n = level->n, h = n / 2, n_even = n - h;
+    for (int64_t k = 0; k < n_even; ++k) {
+        tmp[k] = x[2 * k];
+    }
+    for (int64_t k = 0; k < h; ++k) {
+        tmp[n_even + k] = x[2 * k + 1];
+    }
+    if (n % 2 == 0) {
+        third(level + 1, tmp, x);
+        fourth(level + 1, tmp + h, x);
+    } else {
+        table_transposed(level->even.data(), n_even, n_even, tmp, x);
+        if (h > 0) {
+            table_transposed(level->odd.data(), h, h, tmp + n_even, x + n_even);
+        }
+        for (int64_t k = 0; k < n; ++k) {
+            tmp[k] = x[k];
+        }
+        x[h] = tmp[h];
+    }
+    for (int64_t i = 0; i < h; ++i) {
+        x[i]         = tmp[i] + tmp[n_even + i];
+        x[n - 1 - i] = tmp[i] - tmp[n_even + i];
+    }
+}
+
+// --- powers of two, unrolled: the same operations ----------------------------------------------------
+
+template <int N>
+struct Fixed {
+    static constexpr int H = N / 2;
+
+    [[gnu::always_inline]] static void fourth(const Level * level, Lanes * x) {
+        const float * rotation = level->rotation.data();
+        Lanes         a[H], b[H];
+#pragma GCC unroll 32
+        for (int i = 0; i < H; ++i) {
+            const float c = rotation[2 * i], s = rotation[2 * i + 1];
+            a[i] = x[i] * c + x[N - 1 - i] * s;
+            b[i] = i % 2 == 0 ? x[N - 1 - i] * c - x[i] * s : x[i] * s - x[N - 1 - i] * c;
+        }
+        Fixed<H>::second(level + 1, a);
+        Fixed<H>::second(level + 1, b);
+        x[0]     = a[0];
+        x[N - 1] = -b[0];
+#pragma GCC unroll 32
+        for (int k = 1; k < H; ++k) {
+            x[2 * k]     = a[k] + b[H - k];
+            x[2 * k - 1] = a[k] - b[H - k];
+        }
+    }
+
+    [[gnu::always_inline]] static void second(const Level * level, Lanes * x) {
+        Lanes s[H], d[H];
+#pragma GCC unroll 32
+        for (int i = 0; i < H; ++i) {
+            s[i] = x[i] + x[N - 1 - i];
+            d[i] = x[i] - x[N - 1 - i];
+        }
+        Fixed<H>::second(level + 1, s);
+        Fixed<H>::fourth(level + 1, d);
+#pragma GCC unroll 32
+        for (int k = 0; k < H; ++k) {
+            x[2 * k]     = s[k];
+            x[2 * k + 1] = d[k];
+        }
+    }
+
+    [[gnu::always_inline]] static void third(const Level * level, Lanes * x) {
+        Lanes s[H], d[H];
+#pragma GCC unroll 32
+        for (int k = 0; k < H; ++k) {
+            s[k] = x[2 * k];
+            d[k] = x[2 * k + 1];
+        }
+        Fixed<H>::third(level + 1, s);
+        Fixed<H>::fourth(level + 1, d);
+#pragma GCC unroll 32
+        for (int i = 0; i < H; ++i) {
+            x[i]         = s[i] + d[i];
+            x[N - 1 - i] = s[i] - d[i];
+        }
+    }
+};
+
+template <>
+struct Fixed<1> {
+    [[gnu::always_inline]] static void second(const Level *, Lanes *) {}
+    [[gnu::always_inline]] static void third(const Level *, Lanes *) {}
+    [[gnu::always_inline]] static void fourth(const Level * level, Lanes * x) {
+        x[0] = x[0] * level->fourth[0];
+    }
+};
+
+// Loads column block `c` of x, transforms it, stores it; row 0 carries the 1/sqrt(2) of DCT-II.
+template <int N>
+static void forward_fixed(const Level * level, float * x, int64_t width) {
+    for (int64_t c = 0; c < width; c += kLanes) {
+        Lanes v[N];
+        for (int i = 0; i < N; ++i) {
+            v[i] = *reinterpret_cast<const Lanes *>(x + i * width + c);
+        }
+        Fixed<N>::second(level, v);
+        v[0] = v[0] * kHalfRoot;
+        for (int i = 0; i < N; ++i) {
+            *reinterpret_cast<Lanes *>(x + i * width + c) = v[i];
+        }
+    }
+}
+
+template <int N>
+static void inverse_fixed(const Level * level, float * x, int64_t width) {
+    for (int64_t c = 0; c < width; c += kLanes) {
+        Lanes v[N];
+        for (int i = 0; i < N; ++i) {
+            v[i] = *reinterpret_cast<const Lanes *>(x + i * width + c);
+        }
+        v[0] = v[0] * kHalfRoot;
+        Fixed<N>::third(level, v);
+        for (int i = 0; i < N; ++i) {
+            *reinterpret_cast<Lanes *>(x + i * width + c) = v[i];
+        }
+    }
+}
+
+template <class Transform>
+static void each_column(float * x, int64_t n, int64_t width, Transform transform) {
+    const LaneBuffer buffer(2 * n * kLanes);
+    Lanes *          v   = reinterpret_cast<Lanes *>(buffer.data());
+    Lanes *          tmp = v + n;
+    for (int64_t c = 0; c < width; c += kLanes) {
+        for (int64_t i = 0; i < n; ++i) {
+            v[i] = *reinterpret_cast<const Lanes *>(x + i * width + c);
+        }
+        transform(v, tmp);
+        for (int64_t i = 0; i < n; ++i) {
+            *reinterpret_cast<Lanes *>(x + i * width + c) = v[i];
+        }
+    }
+}
+
+void Dct::forward(float * x, int64_t width) const {
+    const Level * level = levels_.data();
+    switch (n_) {
+        case 1: return;
+        case 8: return forward_fixed<8>(level, x, width);
+        case 16: return forward_fixed<16>(level, x, width);
+        case 32: return forward_fixed<32>(level, x, width);
+        case 64: return forward_fixed<64>(level, x, width);
+        default:
+            each_column(x, n_, width, [&](Lanes * v, Lanes * tmp) {
+                second(level, v, tmp);
+                v[0] = v[0] * kHalfRoot;
+            });
+    }
+}
+
+void Dct::inverse(float * x, int64_t width) const {
+    const Level * level = levels_.data();
+    switch (n_) {
+        case 1: return;
+        case 8: return inverse_fixed<8>(level, x, width);
+        case 16: return inverse_fixed<16>(level, x, width);
+        case 32: return inverse_fixed<32>(level, x, width);
+        case 64: return inverse_fixed<64>(level, x, width);
+        default:
+            each_column(x, n_, width, [&](Lanes * v, Lanes * tmp) {
+                v[0] = v[0] * kHalfRoot;
+                third(level, v, tmp);
+            });
+    }
+}
+
+}  // namespace gt

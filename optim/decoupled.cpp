@@ -1,0 +1,93 @@
+#include "optim/decoupled.h"
+
+#include "optim/lanes.h"
+
+#include <cmath>
+
+namespace gt {
+
+namespace {
+
+// m = decay·m + alpha·g. What is below 1e-30 counts as zero: denormals are slow and say nothing.
+void fold(float decay, float alpha, const float * g, int64_t n, float * m) {
+    constexpr float kTiny = 1e-30f;
+    for (int64_t i = 0; i < n; ++i) {
+        const float x = decay * m[i] + alpha * g[i];
+        m[i]          = std::fabs(x) < kTiny ? 0.0f : x;
+    }
+}
+
+void take_sign(float * u, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+        u[i] = u[i] > 0.0f ? 1.0f : u[i] < 0.0f ? -1.0f : 0.0f;
+    }
+}
+
+class Decoupled : public Optimizer {
+public:
+    Decoupled(OptimizerParts parts, const DecoupledOptions & options) :
+        parts_(std::move(parts)), options_(options), momentum_(parts_.units->make_state()) {}
+
+    // m = decay·m + lr·g;  q = extract(m);  m -= restore(q)
+    Bytes prepare(uint64_t step, float lr, float grad_scale) override {
+        const float decay = options_.fold_by_lr ? options_.decay : 1.0f;
+        const float alpha = options_.fold_by_lr ? lr * grad_scale : grad_scale;
+        return parts_.messenger->pack(step, lr, momentum_, [&](const Unit & unit) {
+            const int64_t offset = parts_.units->offset(unit), n = parts_.units->size(unit);
+            if (grad_scale != 0.0f) {
+                const float * g = parts_.units->params()[unit.tensor].grad.data() + offset;
+                fold(decay, alpha, g, n, momentum_[unit.tensor].data() + offset);
+            }
+        });
+    }
+
+    // Q = combine(q of every host);  u = restore(Q);  u = sign(u);  p = rule(p, u)
+    void apply(const Round & round) override {
+        const Inbox inbox = parts_.messenger->open(round);
+        if (round.has_mine) {
+            parts_.messenger->forget(round.round);
+        }
+        if (inbox.empty()) {
+            return;
+        }
+        parts_.rule->begin(inbox.lr);
+        parts_.units->run_owned([&](int i) {
+            const Unit &     unit = parts_.units->all()[i];
+            const int64_t    n    = parts_.units->size(unit);
+            const LaneBuffer update(n);
+            parts_.messenger->merge(inbox, i, update.data());
+            if (options_.sign) {
+                take_sign(update.data(), n);
+            }
+            parts_.rule->update(
+                unit.tensor, parts_.units->offset(unit), n, update.data(), 1.0f
+            );
+        });
+    }
+
+    void take_back(uint64_t round) override { parts_.messenger->take_back(round, momentum_); }
+
+    OptimizerState state() override {
+        OptimizerState state;
+        for (size_t t = 0; t < momentum_.size(); ++t) {
+            const std::string & name = parts_.units->shapes()[t].name;
+            state.tensors.push_back({"momentum." + name, momentum_[t], false});
+        }
+        parts_.messenger->add_state(state);
+        parts_.rule->add_state(state, true);
+        return state;
+    }
+
+private:
+    OptimizerParts                  parts_;
+    DecoupledOptions                options_;
+    std::vector<std::vector<float>> momentum_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_decoupled(OptimizerParts parts, const DecoupledOptions & options) {
+    return std::make_unique<Decoupled>(std::move(parts), options);
+}
+
+}  // namespace gt

@@ -1,0 +1,239 @@
+#include "optim/messenger.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+
+namespace gt {
+
+Messenger::Messenger(
+    const Units &               units,
+    const MessengerOptions &    options,
+    std::unique_ptr<Replicator> own,
+    std::unique_ptr<Replicator> exact
+) :
+    units_(units), options_(options), own_(std::move(own)), exact_(std::move(exact)) {}
+
+// Where each unit of the whole model begins in a message's content; the last entry is its size.
+std::vector<int64_t> Messenger::offsets_of(const Replicator & replicator, const Plan & plan) const {
+    std::vector<int64_t> offsets{0};
+    for (const Unit & unit : units_.all()) {
+        offsets.push_back(offsets.back() + replicator.bytes(plan, unit));
+    }
+    return offsets;
+}
+
+int64_t Messenger::content_bytes(uint64_t step) const {
+    return offsets_of(*own_, own_->plan(step / options_.every)).back();
+}
+
+// --- out -------------------------------------------------------------------------------------------
+
+Bytes Messenger::pack(
+    uint64_t                                    step,
+    float                                       lr,
+    std::vector<std::vector<float>> &           momentum,
+    const std::function<void(const Unit & u)> & fold
+) {
+    if (!due(step)) {
+        units_.run_owned([&](int i) { fold(units_.all()[i]); });
+        return {};
+    }
+    const Plan           plan = own_->plan(step / options_.every);
+    std::vector<int64_t> at(units_.all().size(), 0);  // of owned units in our content
+    int64_t              total = 0;
+    std::vector<PartRows> rows(units_.shapes().size());
+    for (size_t t = 0; t < rows.size(); ++t) {
+        rows[t] = {units_.params()[t].row_begin, units_.params()[t].row_end, 0};
+    }
+    for (const int i : units_.owned()) {
+        const int64_t n = own_->bytes(plan, units_.all()[i]);
+        at[i]           = total;
+        total += n;
+        rows[units_.all()[i].tensor].n_bytes += n;
+    }
+    Head head      = options_.head;
+    head.is_part   = !units_.owns_all();
+    head.step      = step;
+    head.lr        = lr;
+    head.n_content = total;
+    if (!head.is_part) {
+        rows.clear();
+    }
+    Bytes message = make_message(head, rows);
+    units_.run_owned([&](int i) {
+        const Unit & unit = units_.all()[i];
+        fold(unit);
+        float * m = momentum[unit.tensor].data() + units_.offset(unit);
+        own_->extract(plan, unit, m, message.data() + kHeadBytes + at[i]);
+    });
+    // the older slot, if both are taken: its round never came to an end
+    Slot & slot  = slots_[0].used == 0                  ? slots_[0]
+                   : slots_[1].used == 0                ? slots_[1]
+                   : slots_[0].step < slots_[1].step ? slots_[0]
+                                                        : slots_[1];
+    slot.used    = 1;
+    slot.step    = step;
+    slot.message = message;
+    return message;
+}
+
+bool Messenger::take_back(uint64_t step, std::vector<std::vector<float>> & momentum) {
+    for (Slot & slot : slots_) {
+        if (slot.used == 0 || slot.step != step) {
+            continue;
+        }
+        const Plan           plan = own_->plan(step / options_.every);
+        std::vector<int64_t> at(units_.all().size(), 0);
+        int64_t              total = 0;
+        for (const int i : units_.owned()) {
+            at[i] = total;
+            total += own_->bytes(plan, units_.all()[i]);
+        }
+        units_.run_owned([&](int i) {
+            const Unit &       unit = units_.all()[i];
+            const Piece        piece{slot.message.data() + kHeadBytes + at[i]};
+            std::vector<float> sent(units_.size(unit));
+            double             norm2 = 0.0;
+            if (own_->check(plan, unit, piece.bytes, norm2) != nullptr) {
+                return;  // we had sent what nobody takes: no number; there is nothing to restore
+            }
+            own_->merge(plan, unit, std::span(&piece, 1), sent.data());
+            float * m = momentum[unit.tensor].data() + units_.offset(unit);
+            for (size_t j = 0; j < sent.size(); ++j) {
+                m[j] = m[j] + sent[j];
+            }
+        });
+        slot.used = 0;
+        slot.message.clear();
+        return true;
+    }
+    return false;
+}
+
+void Messenger::forget(uint64_t step) {
+    for (Slot & slot : slots_) {
+        if (slot.used != 0 && slot.step <= step) {
+            slot.used = 0;
+            slot.message.clear();
+        }
+    }
+}
+
+void Messenger::add_state(OptimizerState & state) {
+    for (int i = 0; i < 2; ++i) {
+        const std::string name = format("flight%d", i);
+        state.counters.push_back({name + ".used", &slots_[i].used, false});
+        state.counters.push_back({name + ".step", &slots_[i].step, false});
+        state.blobs.push_back({name + ".message", &slots_[i].message, false});
+    }
+}
+
+// --- in --------------------------------------------------------------------------------------------
+
+// Reason to refuse a message whose head has been read, or an empty string.
+std::string
+Messenger::check(const Inbox & inbox, const Message & message, double & norm2) const {
+    if (static_cast<int64_t>(message.bytes.size()) != kHeadBytes + inbox.offsets.back()) {
+        return "not the length that this layout has";
+    }
+    const uint8_t *           content = message.bytes.data() + kHeadBytes;
+    std::vector<const char *> why(units_.all().size(), nullptr);
+    std::vector<double>       norms(units_.all().size(), 0.0);
+    units_.run_all([&](int i) {
+        why[i] = inbox.replicator->check(
+            inbox.plan, units_.all()[i], content + inbox.offsets[i], norms[i]
+        );
+    });
+    for (size_t i = 0; i < why.size(); ++i) {
+        if (why[i] != nullptr) {
+            return why[i] + (", in " + units_.shapes()[units_.all()[i].tensor].name);
+        }
+        norm2 += norms[i];
+    }
+    return {};
+}
+
+// Factors that bring each norm to the middle one (the lower of two).
+static std::vector<double> median_scales(std::vector<double> norms) {
+    std::vector<double> sorted = norms;
+    std::sort(sorted.begin(), sorted.end());
+    const double median = sorted[(sorted.size() - 1) / 2];
+    for (double & norm : norms) {
+        norm = norm > 0.0 ? median / norm : 1.0;
+    }
+    return norms;
+}
+
+Inbox Messenger::open(const Round & round) const {
+    Inbox                    inbox{.step = round.round};
+    std::vector<std::string> why(round.messages.size());
+    using Common = std::pair<uint32_t, Wire>;  // what all of a round must share
+    std::vector<Common>   common(round.messages.size());
+    std::map<Common, int> votes;
+    for (size_t i = 0; i < round.messages.size(); ++i) {
+        const auto head = read_head(round.messages[i].bytes, why[i]);
+        if (!head) {
+            continue;
+        }
+        const bool known = head->wire == options_.head.wire || (exact_ && head->wire == Wire::fp32);
+        if (head->is_part || head->replicator != options_.head.replicator || !known) {
+            why[i] = "of another replicator or wire type";
+        } else if (head->layout != options_.head.layout) {
+            why[i] = "of another model or other settings";
+        } else if (head->step != round.round) {
+            why[i] = "of another step";
+        } else if (round.messages[i].weight == 0) {
+            why[i] = "without weight";
+        } else {
+            common[i] = {std::bit_cast<uint32_t>(head->lr), head->wire};
+            ++votes[common[i]];
+        }
+    }
+    if (votes.empty()) {
+        for (size_t i = 0; i < why.size(); ++i) {
+            inbox.refused.push_back(round.messages[i].host + ": " + why[i]);
+        }
+        return inbox;
+    }
+    const Common agreed = std::max_element(votes.begin(), votes.end(), [](auto & a, auto & b) {
+                              return a.second < b.second;
+                          })->first;
+    inbox.lr         = std::bit_cast<float>(agreed.first);
+    inbox.replicator = agreed.second == options_.head.wire ? own_.get() : exact_.get();
+    inbox.plan       = inbox.replicator->plan(round.round / options_.every);
+    inbox.offsets    = offsets_of(*inbox.replicator, inbox.plan);
+    std::vector<double> norms;
+    for (size_t i = 0; i < round.messages.size(); ++i) {
+        const Message & message = round.messages[i];
+        double          norm2   = 0.0;
+        if (why[i].empty() && common[i] != agreed) {
+            why[i] = "of another learning rate or wire type than most";
+        }
+        if (why[i].empty()) {
+            why[i] = check(inbox, message, norm2);
+        }
+        if (!why[i].empty()) {
+            inbox.refused.push_back(message.host + ": " + why[i]);
+            continue;
+        }
+        inbox.contents.push_back(message.bytes.data() + kHeadBytes);
+        inbox.weights.push_back(static_cast<double>(message.weight));
+        norms.push_back(std::sqrt(norm2));
+    }
+    inbox.scales = options_.median_norm && !norms.empty() ? median_scales(norms)
+                                                          : std::vector<double>(norms.size(), 1.0);
+    return inbox;
+}
+
+void Messenger::merge(const Inbox & inbox, int unit, float * update) const {
+    std::vector<Piece> pieces(inbox.contents.size());
+    for (size_t i = 0; i < pieces.size(); ++i) {
+        pieces[i] = {
+            inbox.contents[i] + inbox.offsets[unit], inbox.weights[i], inbox.scales[i]};
+    }
+    inbox.replicator->merge(inbox.plan, units_.all()[unit], pieces, update);
+}
+
+}  // namespace gt

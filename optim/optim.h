@@ -1,0 +1,94 @@
+// optim/optim.h — all that the rest of the program needs of optim/: options, names, make_optimizer.
+//
+//   Workers      workers(8);
+//   OptimOptions options{.replicator = "demo", .rule = "sgd", .top_k = 32};
+//   auto         optimizer = make_optimizer(options, params, workers);
+//   Bytes        message   = optimizer->prepare(step, lr, 1.0f);   // to the peers
+//   optimizer->apply(round);                                       // what they all sent
+//
+// Read next: decoupled.h (momentum stays, a part travels), local-steps.h (diloco and the like).
+#pragma once
+
+#include "optim/chunk.h"
+
+namespace gt {
+
+// Factors for one kind of tensor.
+struct KindOptions {
+    float lr           = 1.0f;  // on the learning rate of the rule
+    float weight_decay = 1.0f;  // on the weight decay
+};
+
+struct OptimOptions {
+    std::string replicator = "demo";
+    std::string rule       = "auto";   // auto: sgd; adamw for full, none, diloco, sparseloco
+    std::string sign       = "auto";   // on, off; auto: on for sgd behind demo, random, striding, slicing
+    std::string wire       = "auto";   // fp32, fp16, q8, q4, q2; auto: see the table in optim.cpp
+    std::string chunk      = "64x64";  // rows x columns, or one number: flat chunks
+    int64_t     top_k      = 32;       // demo, sparseloco: kept per chunk
+    float       rate       = 0.1f;     // random, striding, slicing: part of the rows
+    float       decay      = 0.999f;   // of the momentum
+    float       residual_decay = 0.95f;  // sparseloco: of what was not sent
+    uint64_t    every      = 0;        // steps per round; 0: 1, or 30 for diloco and sparseloco
+    uint64_t    seed       = 0;        // random: of the rows
+
+    float       weight_decay = 0.1f;
+    bool        decay_all    = false;  // vectors too
+    float       beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;  // adamw
+    float       muon_momentum  = -1.0f;  // below 0: 0 behind a momentum, else 0.95
+    float       outer_lr       = -1.0f;  // below 0: diloco 0.7, sparseloco 1
+    float       outer_momentum = -1.0f;  // below 0: diloco 0.9, sparseloco 0
+    KindOptions matrix, embedding, vector;
+
+    bool median_norm = false;  // scale each host's message to the median norm of the round
+    bool overlap     = false;  // a round is applied after the next step's prepare
+    bool alone       = false;  // no peers: full needs no message, its step is one pass over memory
+};
+
+struct NameAndHelp {
+    std::string name, help;
+};
+const std::vector<NameAndHelp> & replicator_names();
+const std::vector<NameAndHelp> & rule_names();
+const std::vector<NameAndHelp> & wire_names();
+
+// Throws Error if a name or number in the options makes no sense.
+void check_options(const OptimOptions & options);
+
+// An optimizer over the given shards (all tensors of the model in the same order on every rank and
+// host, the rows that this rank owns). The spans and the workers must outlive it.
+std::unique_ptr<Optimizer>
+make_optimizer(const OptimOptions & options, std::vector<ParamView> params, Workers & workers);
+
+// At multiples of how many rows (see ParamView) a tensor may be cut into shards.
+int64_t cut_rows(const OptimOptions & options, const ParamView & param);
+
+// Bytes of a host's message in the round of `step`; 0 if it sends none then. weight and grad of the
+// params may be empty.
+int64_t
+message_bytes(const OptimOptions & options, const std::vector<ParamView> & params, uint64_t step);
+
+// Why a message for the round of `step` would be refused, or an empty string. apply does the same and
+// leaves such messages out; this tells a log why.
+std::string check_message(
+    const OptimOptions &           options,
+    const std::vector<ParamView> & params,
+    uint64_t                       step,
+    std::span<const uint8_t>       message
+);
+
+// Gradient norm. Parts are sums of squares, one per unit of cut_rows rows, over the whole model in
+// order; a rank fills in those of its rows and leaves zero elsewhere, so that ranks add theirs up
+// and every one gets the same bits, whatever the number of ranks and threads.
+int64_t grad_norm_parts(const OptimOptions & options, const std::vector<ParamView> & params);
+void    grad_norm(
+       const OptimOptions &           options,
+       const std::vector<ParamView> & params,
+       Workers &                      workers,
+       std::span<double>              parts
+   );
+double grad_norm(std::span<const double> parts);
+double
+grad_norm(const OptimOptions & options, const std::vector<ParamView> & params, Workers & workers);
+
+}  // namespace gt

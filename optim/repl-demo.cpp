@@ -1,0 +1,238 @@
+// optim/repl-demo.cpp — demo: the k largest DCT coefficients of each chunk (arXiv 2411.19870).
+//
+// The same code without the transform is sparseloco's extractor (arXiv 2508.15706). A unit's bytes:
+// chunk after chunk, row of chunks by row of chunks; each chunk its values (values.h, kind sparse),
+// then its indices (indices.h). Read next: transform.h.
+#include "optim/indices.h"
+#include "optim/replicator.h"
+#include "optim/topk.h"
+#include "optim/transform.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+
+namespace gt {
+
+namespace {
+
+enum class Mean { of_senders, of_all };
+
+// What chunks of one geometry have in common.
+struct Kind {
+    std::unique_ptr<Transform> transform;
+    IndexCode                  indices;
+    int64_t                    n = 1, k = 1;  // elements, coefficients sent
+    int64_t                    value_bytes = 0, bytes = 0;
+};
+
+class Chunked : public Replicator {
+public:
+    Chunked(
+        const Shapes & shapes, const ChunkTarget & target, int64_t top_k, Wire wire, bool dct, Mean mean
+    ) :
+        wire_(wire), mean_(mean) {
+        for (const TensorShape & shape : shapes) {
+            const ChunkGrid grid = chunk_grid(shape, target);
+            auto &          kind = kinds_[{grid.side_rows, grid.side_cols}];
+            if (!kind.transform) {
+                kind.transform = dct ? make_dct_transform(grid) : make_identity_transform(grid);
+                kind.n         = grid.chunk_size();
+                kind.k         = std::clamp<int64_t>(top_k, 1, kind.n);
+                kind.indices   = IndexCode(kind.n, kind.k);
+                kind.value_bytes = group_bytes(wire, Group::sparse, kind.k);
+                kind.bytes       = kind.value_bytes + kind.indices.bytes();
+            }
+            // chunks of a single row lie one behind the other, whatever the grid
+            const int64_t stride = grid.side_rows == 1 ? grid.side_cols : grid.cols;
+            tensors_.push_back({grid, shape.cols, stride, &kind});
+        }
+    }
+
+    Plan plan(uint64_t round) const override { return {.round = round}; }
+
+    int64_t bytes(const Plan &, const Unit & unit) const override {
+        return n_chunks(unit) * tensors_[unit.tensor].kind->bytes;
+    }
+
+    void extract(const Plan &, const Unit & unit, float * momentum, uint8_t * out) const override;
+
+    const char *
+    check(const Plan &, const Unit & unit, const uint8_t * bytes, double & norm2) const override;
+
+    void merge(
+        const Plan &, const Unit & unit, std::span<const Piece> pieces, float * update
+    ) const override;
+
+private:
+    struct Tensor {
+        ChunkGrid    grid;
+        int64_t      cols;    // of the tensor; those of the grid may differ
+        int64_t      stride;  // from row to row of a chunk
+        const Kind * kind;
+    };
+
+    int64_t n_chunks(const Unit & unit) const {
+        const Tensor & tensor = tensors_[unit.tensor];
+        return (unit.end - unit.begin) * tensor.cols / tensor.grid.chunk_size();
+    }
+
+    // Calls fn(first chunk, number of chunks, offset of the first element) batch by batch.
+    template <class Fn>
+    void each_batch(const Unit & unit, Fn fn) const {
+        const Tensor & tensor  = tensors_[unit.tensor];
+        const int64_t  batch   = tensor.kind->transform->batch();
+        const int64_t  per_row = tensor.grid.chunks_per_row(), total = n_chunks(unit);
+        for (int64_t i = 0; i < total; i += batch) {
+            const int64_t offset = i / per_row * tensor.grid.side_rows * tensor.grid.cols +
+                                   i % per_row * tensor.grid.side_cols;
+            fn(i, std::min(batch, total - i), offset);
+        }
+    }
+
+    Wire                                          wire_;
+    Mean                                          mean_;
+    std::map<std::array<int64_t, 2>, Kind>        kinds_;
+    std::vector<Tensor>                           tensors_;
+};
+
+void subtract(const float * x, int64_t rows, int64_t cols, float * from, int64_t stride) {
+    for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < cols; ++c) {
+            from[r * stride + c] = from[r * stride + c] - x[r * cols + c];
+        }
+    }
+}
+
+void Chunked::extract(const Plan &, const Unit & unit, float * momentum, uint8_t * out) const {
+    const Tensor &      tensor = tensors_[unit.tensor];
+    const Kind &        kind   = *tensor.kind;
+    const Transform &   transform = *kind.transform;
+    const int64_t       stride = tensor.stride;
+    const LaneBuffer    coefficients(transform.batch() * kind.n), work(transform.scratch_size());
+    std::vector<Sparse> kept(transform.batch());
+    TopKScratch         scratch;
+    for (Sparse & chunk : kept) {
+        chunk.index.resize(kind.k);
+        chunk.value.resize(kind.k);
+    }
+    each_batch(unit, [&](int64_t first, int64_t n, int64_t offset) {
+        float * x = momentum + offset;
+        transform.forward(x, stride, n, coefficients.data(), work.data());
+        for (int64_t b = 0; b < n; ++b) {
+            const float * from = coefficients.data() + b * kind.n;
+            Sparse &      to   = kept[b];
+            top_k(from, kind.n, kind.k, to.index.data(), scratch);
+            for (int64_t i = 0; i < kind.k; ++i) {
+                to.value[i] = from[to.index[i]] * transform.factor();
+            }
+            // from here on `to` is what receivers read, so that rounding stays in the momentum
+            uint8_t * at = out + (first + b) * kind.bytes;
+            encode_group(wire_, Group::sparse, to.value.data(), kind.k, at, to.value.data());
+            kind.indices.encode(to.index.data(), at + kind.value_bytes);
+        }
+        float * restored = coefficients.data();
+        transform.restore(kept.data(), n, restored, tensor.grid.side_cols, work.data());
+        subtract(restored, n * tensor.grid.side_rows, tensor.grid.side_cols, x, stride);
+    });
+}
+
+const char *
+Chunked::check(const Plan &, const Unit & unit, const uint8_t * bytes, double & norm2) const {
+    const Kind &          kind = *tensors_[unit.tensor].kind;
+    std::vector<uint16_t> index(kind.k);
+    std::vector<float>    value(kind.k);
+    const int64_t         total = n_chunks(unit);
+    for (int64_t i = 0; i < total; ++i, bytes += kind.bytes) {
+        const char * why = decode_group(wire_, Group::sparse, bytes, kind.k, value.data());
+        why = why != nullptr ? why : kind.indices.decode(bytes + kind.value_bytes, index.data());
+        if (why != nullptr) {
+            return why;
+        }
+        for (const float v : value) {
+            norm2 += static_cast<double>(v) * v;
+        }
+    }
+    return nullptr;
+}
+
+// Sums of a chunk's coefficients over hosts, in the order given, and back to a sorted list.
+class Adder {
+public:
+    explicit Adder(int64_t n) : sum_(n, 0.0), weight_(n, 0.0), used_((n + 63) / 64, 0) {}
+
+    void add(const Sparse & chunk, const Piece & piece) {
+        const double factor = piece.weight * piece.scale;
+        for (size_t i = 0; i < chunk.index.size(); ++i) {
+            const uint16_t at = chunk.index[i];
+            sum_[at]    = sum_[at] + factor * static_cast<double>(chunk.value[i]);
+            weight_[at] = weight_[at] + piece.weight;
+            used_[at >> 6] |= 1ull << (at & 63);
+        }
+    }
+
+    // Means over the senders, or over `all` if that is not zero. Empties the adder.
+    void take(double all, Sparse & out) {
+        out.index.clear();
+        out.value.clear();
+        for (size_t word = 0; word < used_.size(); ++word) {
+            for (uint64_t bits = used_[word]; bits != 0; bits &= bits - 1) {
+                const size_t at    = word * 64 + __builtin_ctzll(bits);
+                const double total = all != 0.0 ? all : weight_[at];
+                out.index.push_back(static_cast<uint16_t>(at));
+                out.value.push_back(static_cast<float>(sum_[at] / total));
+                sum_[at] = weight_[at] = 0.0;
+            }
+            used_[word] = 0;
+        }
+    }
+
+private:
+    std::vector<double>   sum_, weight_;
+    std::vector<uint64_t> used_;
+};
+
+void Chunked::merge(
+    const Plan &, const Unit & unit, std::span<const Piece> pieces, float * update
+) const {
+    const Tensor &      tensor    = tensors_[unit.tensor];
+    const Kind &        kind      = *tensor.kind;
+    const Transform &   transform = *kind.transform;
+    const LaneBuffer    work(transform.scratch_size());
+    std::vector<Sparse> merged(transform.batch());
+    Sparse              one{std::vector<uint16_t>(kind.k), std::vector<float>(kind.k)};
+    Adder               adder(kind.n);
+    double              all = 0.0;
+    for (const Piece & piece : pieces) {
+        all += mean_ == Mean::of_all ? piece.weight : 0.0;
+    }
+    each_batch(unit, [&](int64_t first, int64_t n, int64_t offset) {
+        for (int64_t b = 0; b < n; ++b) {
+            for (const Piece & piece : pieces) {
+                const uint8_t * at  = piece.bytes + (first + b) * kind.bytes;
+                const char *    why = decode_group(wire_, Group::sparse, at, kind.k, one.value.data());
+                why = why != nullptr ? why
+                                     : kind.indices.decode(at + kind.value_bytes, one.index.data());
+                GT_CHECK(why == nullptr, "a piece was not checked");
+                adder.add(one, piece);
+            }
+            adder.take(all, merged[b]);
+        }
+        transform.restore(merged.data(), n, update + offset, tensor.stride, work.data());
+    });
+}
+
+}  // namespace
+
+std::unique_ptr<Replicator>
+make_demo(const Shapes & shapes, const ChunkTarget & chunk, int64_t top_k, Wire wire) {
+    return std::make_unique<Chunked>(shapes, chunk, top_k, wire, true, Mean::of_senders);
+}
+
+std::unique_ptr<Replicator>
+make_top_k(const Shapes & shapes, const ChunkTarget & chunk, int64_t top_k, Wire wire) {
+    return std::make_unique<Chunked>(shapes, chunk, top_k, wire, false, Mean::of_all);
+}
+
+}  // namespace gt

@@ -1,0 +1,50 @@
+// optim/rule.h — interface: update -> new weights. The rules are sgd, adamw and muon, one file each.
+//
+// Where a rule is fed merged updates, all hosts must get the same bits: + - * / sqrt in a fixed order,
+// nothing else. Read next: adamw.cpp.
+#pragma once
+
+#include "ggml-train/optimizer.h"
+
+namespace gt {
+
+// One tensor's shard, and the settings of its kind.
+struct RuleTensor {
+    std::string      name;
+    std::span<float> weight;
+    int64_t          rows = 1, cols = 1;  // of the shard
+    ParamKind        kind   = ParamKind::matrix;
+    float            lr     = 1.0f;  // factor on the learning rate
+    float            decay  = 0.0f;  // weight decay; decoupled, before the update
+};
+
+class Rule {
+public:
+    virtual ~Rule() = default;
+
+    // A new step with this learning rate begins.
+    virtual void begin(float lr) = 0;
+
+    // Updates weight[offset, offset + n) of a tensor by `scale` times the update u.
+    // Threads may work on different ranges at the same time. REQUIRES: begin was called.
+    virtual void update(int tensor, int64_t offset, int64_t n, const float * u, float scale) = 0;
+
+    // Adds the rule's state; shared: the rule is fed merged updates, so it is equal on all hosts.
+    virtual void add_state(OptimizerState & state, bool shared) = 0;
+};
+
+struct AdamOptions {
+    float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;
+};
+struct MuonOptions {
+    float momentum = 0.0f;  // Nesterov momentum of the rule's own; 0 where the update is a momentum
+    int   n_steps  = 5;     // Newton-Schulz iterations
+};
+
+std::unique_ptr<Rule> make_sgd(std::vector<RuleTensor> tensors);
+std::unique_ptr<Rule> make_adamw(std::vector<RuleTensor> tensors, const AdamOptions & options);
+
+// Matrices orthogonalised, everything else by sign. REQUIRES: matrices come in one piece.
+std::unique_ptr<Rule> make_muon(std::vector<RuleTensor> tensors, const MuonOptions & options);
+
+}  // namespace gt

@@ -1,0 +1,19 @@
+// optim/topk.h — the k largest |x| of a chunk; ties to the lower index.
+//
+// The result is defined by the values alone, so how it is found may differ between machines.
+#pragma once
+
+#include "ggml-train/base.h"
+
+namespace gt {
+
+// Working memory of top_k, to be kept between calls.
+struct TopKScratch {
+    std::vector<uint64_t> keys;
+    std::vector<uint32_t> maxima;
+};
+
+// Writes the indices of the k largest magnitudes, ascending. REQUIRES: 1 <= k <= n <= 65536.
+void top_k(const float * x, int64_t n, int64_t k, uint16_t * index, TopKScratch & scratch);
+
+}  // namespace gt
