@@ -60,7 +60,13 @@ void HubLog::note(const std::string & text) {
 void HubLog::fault(const std::string & text) {
     {
         std::lock_guard<std::mutex> lock(mutex_);
-        faults_.push_back({wall_ms(), text});
+        // the same again and again is said every ten seconds
+        const uint64_t now = wall_ms();
+        if (!faults_.empty() && faults_.back().text == text &&
+            now - faults_.back().time_ms < 10'000) {
+            return;
+        }
+        faults_.push_back({now, text});
         if (faults_.size() > kMaxFaults) {
             faults_.pop_front();
         }

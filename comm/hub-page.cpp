@@ -18,7 +18,7 @@ canvas{width:100%;height:300px;border:1px solid #ddd}
 </style></head><body>
 <h1>ggml-train run</h1><p id="head" class="dim">loading</p>
 <h2>Loss</h2><canvas id="loss"></canvas>
-<h2>Hosts</h2><table id="hosts"><thead><tr><th>host<th>step<th>loss<th>samples/s<th>waiting<th>sent<th>received<th>refused<th>seen</tr></thead><tbody></tbody></table>
+<h2>Hosts</h2><table id="hosts"><thead><tr><th>host<th>step<th>loss<th>tokens/s<th>waited<th>sent<th>received<th>refused<th>seen</tr></thead><tbody></tbody></table>
 <h2>Faults</h2><ul id="faults"></ul>
 <script>
 'use strict';
@@ -41,7 +41,7 @@ function show(s){
  draw(s.hosts);
  const body=document.querySelector('#hosts tbody');body.replaceChildren();
  s.hosts.forEach((o,i)=>{const row=document.createElement('tr'),v=o.values,dot=document.createElement('span');dot.className='dot';dot.style.background=colors[i%8];
-  cell(row,o.name).prepend(dot);cell(row,num(v.step,0));cell(row,num(v.loss,4));cell(row,num(v.samples_s,1));cell(row,v.wait===undefined?'':(100*v.wait).toFixed(0)+' %');
+  cell(row,o.name).prepend(dot);cell(row,num(v.step,0));cell(row,num(v.loss,4));cell(row,num(v.tokens_s,0));cell(row,v.waited_s===undefined?'':v.waited_s.toFixed(2)+' s');
   cell(row,bytes(o.up));cell(row,bytes(o.down));cell(row,o.refused,o.refused?'gone':'');cell(row,ago(s.now-o.seen),s.now-o.seen>6e4?'gone':'ok');body.append(row)});
  const f=document.getElementById('faults');f.replaceChildren();
  if(!s.faults.length){const li=document.createElement('li');li.textContent='none';li.className='dim';f.append(li)}

@@ -211,6 +211,10 @@ int Hub::status_port() const {
     return impl_->local_port;
 }
 
+bool Hub::add_metrics(const std::string & host, const std::string & line) {
+    return impl_->status.add_metrics(host, line);
+}
+
 Store & Hub::store() {
     return impl_->disk;
 }

@@ -4,7 +4,7 @@
 // acknowledged, so SIGKILL loses nothing. Nobody without the run's key gets past the handshake.
 // The hub moves bytes; ordering rounds is the work of its hooks (sequencer.h), which run in the
 // same process with direct access to its store.
-// Read next: hub.cpp (requests), hub-disk.h (what is on disk), protocol.md.
+// Read next: hub-requests.cpp, hub-disk.h (what is on disk), hub-sequencer.h, protocol.md.
 #pragma once
 
 #include "comm/seal.h"
@@ -61,6 +61,9 @@ public:
     int     port() const;
     int     status_port() const;
     Store & store();  // direct access, without the network
+
+    // A line for the status page, as hosts put it under metrics/ (hub-status.h). False: malformed.
+    bool add_metrics(const std::string & host, const std::string & line);
 
 private:
     struct Impl;

@@ -1,0 +1,42 @@
+// comm/hub-sequencer.cpp — see hub-sequencer.h.
+#include "comm/hub-sequencer.h"
+
+#include <cmath>
+
+namespace gt {
+
+HubSequencer::HubSequencer(const RunKeys & keys, const SequencerOptions & options)
+    : keys_(keys), options_(options) {
+    const auto before   = options_.on_message;
+    options_.on_message = [this, before](const SeenMessage & message) {
+        if (before) {
+            before(message);
+        }
+        Hub * hub = hub_;
+        if (hub && std::isfinite(message.head.loss)) {
+            hub->add_metrics(
+                message.host, format(
+                                  "step=%llu loss=%g tokens_s=%g waited_s=%g",
+                                  (unsigned long long) message.head.step, double(message.head.loss),
+                                  double(message.head.tokens_s), double(message.head.waited_s)
+                              )
+            );
+        }
+    };
+}
+
+void HubSequencer::start(Store & store) {
+    sequencer_ = std::make_unique<Sequencer>(store, keys_, options_);
+}
+
+void HubSequencer::on_put(const std::string & key) {
+    sequencer_->note(key, std::chrono::steady_clock::now());
+}
+
+void HubSequencer::tick(std::chrono::steady_clock::time_point now) {
+    // one commit may make the next one due: hosts that are ahead have put it already
+    for (int n = 0; n < 16 && sequencer_->poll(now); n++) {
+    }
+}
+
+}  // namespace gt

@@ -1,0 +1,158 @@
+// hub — the meeting point of a run, alone on any small box; and the maker of hosts.txt.
+//
+//   hub --new --address anna.example.org:7077      writes hosts.txt with a new key
+//   hub --nodes hosts.txt                          runs the hub
+//   hub --nodes hosts.txt --hub-file rented.txt    the file for a hub that must not read
+//
+// Read next: comm/hub.cpp, comm/hosts.cpp.
+#include "comm/hosts.h"
+#include "comm/hub-sequencer.h"
+#include "tools/flags.h"
+
+#include <csignal>
+#include <fcntl.h>
+#include <malloc.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace gt;
+
+namespace {
+
+struct HubFlags {
+    bool        make_new = false, invite = false, quiet = false;
+    std::string nodes = "hosts.txt", address, store, name, hub_file, listen, path = "hub-store",
+                tcp = "bbr";
+    uint64_t disk = 16'000'000'000, host_bytes_s = 200'000'000;
+    int      status = -1, min_hosts = 1;
+    uint64_t checkpoint_every = 100;
+
+    template <class Visit>
+    void visit(Visit && visit) {
+        visit("new", make_new, "write a new hosts.txt with a new key");
+        visit("nodes,n", nodes, "hosts.txt: the file to write or to run from");
+        visit("address", address, "with --new: host:port under which others reach this machine");
+        visit("store", store, "with --new: s3://bucket/prefix or file:///path instead of a hub");
+        visit("name", name, "this machine's name in hosts.txt; empty: its host name");
+        visit("invite", invite, "print the one line that invites a machine (--join)");
+        visit("hub-file", hub_file, "write the file for a hub that can't read messages");
+        visit("listen", listen, "address:port to listen on; empty: every address, the hub's port");
+        visit("path", path, "folder of the store");
+        visit("disk", disk, "largest size of the store, bytes");
+        visit("host-limit", host_bytes_s, "bytes per second that one host may send and fetch");
+        visit("status", status, "port of the status page on 127.0.0.1; 0: any; -1: none");
+        visit("min-hosts", min_hosts, "the run begins with so many hosts");
+        visit("checkpoint-every", checkpoint_every, "rounds between shared checkpoints");
+        visit("tcp", tcp, "congestion control to ask the kernel for");
+        visit("quiet,q", quiet, "log to the store's folder only");
+    }
+};
+
+std::string own_name(const HubFlags & flags) {
+    char name[65] = {};
+    ::gethostname(name, sizeof name - 1);
+    const std::string host = flags.name.empty() ? name : flags.name;
+    return host.substr(0, host.find('.'));
+}
+
+// Secrets are for the owner's eyes; a file that is there is never replaced.
+void write_secret(const std::string & path, const std::string & text) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || ::write(fd, text.data(), text.size()) != ssize_t(text.size()) ||
+        ::close(fd) != 0) {
+        throw Error(path + ": can't be written; is it there already? Move it away first");
+    }
+}
+
+void make_new(const HubFlags & flags) {
+    if (flags.address.empty() && flags.store.empty()) {
+        throw UsageError("--new needs --address HOST:PORT (or --store s3://bucket/prefix)");
+    }
+    Hosts hosts;
+    hosts.key   = to_base64(new_secret());
+    hosts.store = flags.store;
+    hosts.hosts.push_back({.name = own_name(flags), .address = flags.address});
+    hosts = parse_hosts(hosts_text(hosts), "--new");  // checks what was given
+    write_secret(
+        flags.nodes, "# One line per machine: NAME ADDRESS|- [up=MBIT] [down=MBIT] [data=PATH].\n"
+                     "# Whoever has this file is in the run.\n" +
+                         hosts_text(hosts)
+    );
+    std::printf("wrote %s\n", flags.nodes.c_str());
+    std::printf("next: add a line per machine, copy the file to each, and start the hub here:\n");
+    std::printf("    hub --nodes %s\n", flags.nodes.c_str());
+}
+
+void write_hub_file(const HubFlags & flags, Hosts hosts) {
+    hosts.hub_key = hub_form(hosts.keys);
+    hosts.key.clear();
+    write_secret(flags.hub_file, hosts_text(hosts));
+    std::printf(
+        "wrote %s: a hub with it can order messages, not read them\n", flags.hub_file.c_str()
+    );
+}
+
+void run_hub(const HubFlags & flags, const Hosts & hosts) {
+    if (!hosts.hub()) {
+        throw Error(
+            flags.nodes + ": this run has a store instead of a hub; there is nothing to start"
+        );
+    }
+    ::mallopt(M_ARENA_MAX, 4);  // many threads, little memory
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+
+    const std::string & reach = hosts.hub()->address;
+    SequencerOptions    order;
+    order.membership.min_hosts        = size_t(flags.min_hosts);
+    order.membership.checkpoint_every = flags.checkpoint_every;
+    HubSequencer sequencer(hosts.keys, order);
+
+    HubOptions options;
+    options.address =
+        flags.listen.empty() ? "0.0.0.0" + reach.substr(reach.rfind(':')) : flags.listen;
+    options.path            = flags.path;
+    options.keys            = hosts.keys;
+    options.hooks           = &sequencer;
+    options.max_total_bytes = flags.disk;
+    options.host_bytes_s    = flags.host_bytes_s;
+    options.status_port     = flags.status;
+    options.congestion      = flags.tcp;
+    options.quiet           = flags.quiet;
+    Hub hub(options);
+    sequencer.report_to(hub);
+
+    std::printf("listening on port %d; others reach it as %s\n", hub.port(), reach.c_str());
+    if (hub.status_port() > 0) {
+        std::printf("status: http://127.0.0.1:%d/\n", hub.status_port());
+    }
+    std::fflush(stdout);
+    int received = 0;
+    sigwait(&stop, &received);
+}
+
+}  // namespace
+
+int main(int argc, char ** argv) {
+    return run_tool("hub", [&] {
+        HubFlags my;
+        Flags    flags("hub", "the meeting point of a run, and the maker of hosts.txt", "[flags]");
+        my.visit(flags);
+        flags.parse(argc, argv);
+        if (my.make_new) {
+            return make_new(my);
+        }
+        const Hosts hosts = read_hosts(my.nodes);
+        if (my.invite) {
+            std::printf("%s\n", make_invite(hosts).c_str());
+        } else if (!my.hub_file.empty()) {
+            write_hub_file(my, hosts);
+        } else {
+            run_hub(my, hosts);
+        }
+    });
+}
