@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace gt {
 
@@ -78,6 +79,22 @@ static Box random_box(const PictureView & picture, const AugmentOptions & option
     return {(w - side) / 2, (h - side) / 2, side, side};
 }
 
+// In sixteen partial sums, of which the compiler makes vectors.
+static float mean_of(std::span<const float> values) {
+    constexpr size_t kLanes      = 16;
+    float            sum[kLanes] = {};
+    const size_t     n           = values.size() / kLanes * kLanes;
+    for (size_t i = 0; i < n; i += kLanes) {
+        for (size_t k = 0; k < kLanes; ++k) {
+            sum[k] += values[i + k];
+        }
+    }
+    for (size_t i = n; i < values.size(); ++i) {
+        sum[i - n] += values[i];
+    }
+    return std::accumulate(sum, sum + kLanes, 0.0f) / float(values.size());
+}
+
 // Brightness, contrast, saturation on planes of [0, 255].
 static void
 change_colours(std::span<float> planes, int C, const AugmentOptions & options, Draw & draw) {
@@ -87,25 +104,23 @@ change_colours(std::span<float> planes, int C, const AugmentOptions & options, D
     auto factor = [&](float by) { return std::max(0.0f, draw.between(1.0f - by, 1.0f + by)); };
     const float  bright = factor(options.brightness), contrast = factor(options.contrast);
     const float  colour = C == 3 ? factor(options.saturation) : 1.0f;
-    const size_t plane  = planes.size() / size_t(C);
-    double       sum    = 0.0;
-    for (const float value : planes) {
-        sum += value;
+    const float  mean   = bright * mean_of(planes);
+    const float  scale = bright * contrast, offset = mean * (1.0f - contrast);
+    const size_t n = planes.size() / size_t(C);
+    if (C == 1) {
+        for (float & value : planes) {
+            value = std::clamp(value * scale + offset, 0.0f, 255.0f);
+        }
+        return;
     }
-    const float mean  = bright * float(sum / double(planes.size()));
-    const float scale = bright * contrast, offset = mean * (1.0f - contrast);
-    for (size_t i = 0; i < plane; ++i) {
-        float value[3] = {}, grey = 0.0f;
-        for (int c = 0; c < C; ++c) {
-            value[c] = planes[size_t(c) * plane + i] * scale + offset;
-        }
-        if (C == 3) {
-            grey = 0.299f * value[0] + 0.587f * value[1] + 0.114f * value[2];
-        }
-        for (int c = 0; c < C; ++c) {
-            const float mixed             = colour * value[c] + (1.0f - colour) * grey;
-            planes[size_t(c) * plane + i] = std::clamp(C == 3 ? mixed : value[c], 0.0f, 255.0f);
-        }
+    float *red = planes.data(), *green = red + n, *blue = green + n;
+    for (size_t i = 0; i < n; ++i) {
+        const float r = red[i] * scale + offset, g = green[i] * scale + offset,
+                    b    = blue[i] * scale + offset;
+        const float grey = (1.0f - colour) * (0.299f * r + 0.587f * g + 0.114f * b);
+        red[i]           = std::clamp(colour * r + grey, 0.0f, 255.0f);
+        green[i]         = std::clamp(colour * g + grey, 0.0f, 255.0f);
+        blue[i]          = std::clamp(colour * b + grey, 0.0f, 255.0f);
     }
 }
 

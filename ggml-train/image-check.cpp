@@ -2,10 +2,13 @@
 #include "ggml-train/image-decode.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <zlib.h>
 
 namespace gt {
+
+constexpr char kTruncated[] = "truncated: the end is missing";
 
 static bool has(std::span<const uint8_t> bytes, size_t at, const char * text, size_t n) {
     return bytes.size() >= at + n && std::memcmp(bytes.data() + at, text, n) == 0;
@@ -15,6 +18,27 @@ static bool ends_with_tga(const std::string & name) {
     std::string end = name.size() < 4 ? "" : name.substr(name.size() - 4);
     std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return tolower(c); });
     return end == ".tga";
+}
+
+// Width, height and depth of a PNM are written out; stb_image lets long numbers overflow.
+static bool pnm_numbers_fit(std::span<const uint8_t> head) {
+    size_t at = 2;
+    for (int i = 0; i < 3; ++i) {
+        while (at < head.size() && (std::isspace(head[at]) || head[at] == '#')) {
+            const bool comment = head[at++] == '#';
+            while (comment && at < head.size() && head[at] != '\n' && head[at] != '\r') {
+                ++at;
+            }
+        }
+        const size_t begin = at;
+        while (at < head.size() && std::isdigit(head[at])) {
+            ++at;
+        }
+        if (at == begin || at - begin > 7) {
+            return false;
+        }
+    }
+    return true;
 }
 
 std::string
@@ -36,6 +60,10 @@ picture_kind(std::span<const uint8_t> head, const std::string & name, std::strin
     };
     for (const Magic & magic : kReadable) {
         if (has(head, 0, magic.text, magic.n)) {
+            if (magic.kind == std::string("pnm") && !pnm_numbers_fit(head)) {
+                why = "not a picture";
+                return "";
+            }
             return magic.kind;
         }
     }
@@ -55,28 +83,54 @@ picture_kind(std::span<const uint8_t> head, const std::string & name, std::strin
     return "";
 }
 
-// Calls fn(marker, payload) for each segment before the pixels. Returns where the pixels start,
-// 0 if the bytes end before them.
+// Calls fn(marker, payload) for each segment, up to the end marker; pixels between are passed
+// over. False if the bytes end before that. Sees every segment that stb_image would see.
 template <typename Fn>
-static size_t walk_jpeg(std::span<const uint8_t> file, Fn && fn) {
-    size_t at = 2;
-    while (at + 4 <= file.size() && file[at] == 0xff) {
+static bool walk_jpeg(std::span<const uint8_t> file, Fn && fn) {
+    bool in_pixels = false;
+    for (size_t at = 2; at + 2 <= file.size();) {
         const int marker = file[at + 1];
-        if (marker == 0xff) {  // fill byte
+        if (file[at] != 0xff || marker == 0xff) {  // pixels, padding or a fill byte
             ++at;
             continue;
         }
+        if (in_pixels && (marker == 0 || (marker >= 0xd0 && marker <= 0xd7))) {
+            at += 2;  // a 255 in the pixels, or a restart
+            continue;
+        }
+        if (marker == 0xd9) {
+            return true;
+        }
+        if (at + 4 > file.size()) {
+            return false;
+        }
         const size_t n = size_t(file[at + 2]) << 8 | file[at + 3];
         if (n < 2 || at + 2 + n > file.size()) {
-            return 0;
+            return false;
         }
         fn(marker, file.subspan(at + 4, n - 2));
+        in_pixels = marker == 0xda;
         at += 2 + n;
-        if (marker == 0xda) {
-            return at;
-        }
     }
-    return 0;
+    return false;
+}
+
+// stb_image 2.27 writes past its tables when a Huffman table lists more than 256 codes.
+static bool huffman_tables_fit(std::span<const uint8_t> payload) {
+    while (!payload.empty()) {
+        if (payload.size() < 17) {
+            return false;
+        }
+        size_t n = 0;
+        for (size_t i = 1; i <= 16; ++i) {
+            n += payload[i];
+        }
+        if (n > 256 || payload.size() < 17 + n) {
+            return false;
+        }
+        payload = payload.subspan(17 + n);
+    }
+    return true;
 }
 
 static uint32_t big32(const uint8_t * p) {
@@ -98,23 +152,27 @@ static std::string png_damage(std::span<const uint8_t> file) {
         }
         at += 12 + n;
     }
-    return "truncated: the end is missing";
+    return kTruncated;
 }
 
-std::string find_damage(const std::string & kind, std::span<const uint8_t> file) {
+std::string find_damage(const std::string & kind, std::span<const uint8_t> file, size_t n_raw) {
     if (kind == "png") {
         return png_damage(file);
     }
     if (kind == "jpeg") {
-        const size_t pixels = walk_jpeg(file, [](int, std::span<const uint8_t>) {});
-        for (size_t at = file.size(); pixels != 0 && at >= pixels + 2; --at) {
-            if (file[at - 2] == 0xff && file[at - 1] == 0xd9) {
-                return "";
-            }
-        }
-        return "truncated: the end is missing";
+        return walk_jpeg(file, [](int, std::span<const uint8_t>) {}) ? "" : kTruncated;
     }
-    return "";
+    // the others: as many bytes as the head promises
+    size_t n_bytes = 0;
+    if (kind == "bmp" && file.size() >= 6) {
+        n_bytes = size_t(file[5]) << 24 | size_t(file[4]) << 16 | size_t(file[3]) << 8 | file[2];
+    } else if (kind == "pnm") {
+        n_bytes = n_raw;
+    } else if (kind == "gif") {
+        const auto end = std::find_if(file.rbegin(), file.rend(), [](uint8_t b) { return b != 0; });
+        n_bytes        = end == file.rend() || *end != ';' ? file.size() + 1 : 0;
+    }
+    return n_bytes > file.size() ? kTruncated : "";
 }
 
 // TIFF inside EXIF: byte order, 42, offset of the first directory; 12 bytes per entry.
@@ -144,6 +202,21 @@ static int exif_orientation(std::span<const uint8_t> tiff) {
         }
     }
     return 1;
+}
+
+std::string jpeg_size(std::span<const uint8_t> file, int & width, int & height) {
+    bool fits = true;
+    width = height = 0;
+    walk_jpeg(file, [&](int marker, std::span<const uint8_t> payload) {
+        fits = fits && (marker != 0xc4 || huffman_tables_fit(payload));
+        const bool frame =
+            marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
+        if (frame && width == 0 && payload.size() >= 6) {
+            height = payload[1] << 8 | payload[2];
+            width  = payload[3] << 8 | payload[4];
+        }
+    });
+    return !fits ? "damaged: impossible Huffman table" : "";
 }
 
 int jpeg_orientation(std::span<const uint8_t> file) {

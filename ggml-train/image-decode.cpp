@@ -41,7 +41,7 @@ static std::string too_large(int64_t width, int64_t height, int64_t max_pixels) 
     );
 }
 
-// Kind and size from the first bytes; `whole` if these are all of the file.
+// Kind and size from the first bytes.
 static PictureInfo
 probe_bytes(std::span<const uint8_t> head, const std::string & name, int64_t max_pixels) {
     PictureInfo       info;
@@ -49,15 +49,26 @@ probe_bytes(std::span<const uint8_t> head, const std::string & name, int64_t max
     if (kind.empty()) {
         return info;
     }
-    int n = 0;
-    if (!stbi_info_from_memory(head.data(), int(head.size()), &info.width, &info.height, &n)) {
-        const std::string reason = stbi_failure_reason();
-        if (reason == "too large") {
-            info.problem =
-                format("too large: the limit is %.1f million pixels", double(max_pixels) / 1e6);
-        } else {
-            info.problem = "broken " + kind + ": " + reason;
+    if (kind == "png" && head.size() >= 24) {
+        // stb_image takes a PNG beyond its own limits for no picture at all
+        auto number = [&](size_t at) {
+            return int64_t(head[at]) << 24 | head[at + 1] << 16 | head[at + 2] << 8 | head[at + 3];
+        };
+        const int64_t width = number(16), height = number(20);
+        if (width > 0 && height > max_pixels / width) {
+            info.problem = too_large(width, height, max_pixels);
+            return info;
         }
+    }
+    if (kind == "jpeg") {
+        info.problem = jpeg_size(head, info.width, info.height);
+        if (!info.problem.empty()) {
+            return info;
+        }
+    } else if (!stbi_info_from_memory(
+                   head.data(), int(head.size()), &info.width, &info.height, &info.n_channels
+               )) {
+        info.problem = "broken " + kind + ": its head makes no sense";
         return info;
     }
     if (info.width <= 0 || info.height <= 0) {
@@ -203,14 +214,15 @@ bool decode_picture(
         why = info.problem;
         return false;
     }
-    const std::string kind = picture_kind(file, name, why);
-    why                    = find_damage(kind, file);
+    const size_t      n_pixels = size_t(info.width) * size_t(info.height);
+    const std::string kind     = picture_kind(file, name, why);
+    why                        = find_damage(kind, file, n_pixels * size_t(info.n_channels));
     if (!why.empty()) {
         return false;
     }
 
     // 16-bit RGBA takes 8 bytes a pixel, and buffers grow by doubling
-    t_max_block = size_t(info.width) * size_t(info.height) * 16 + 2 * file.size() + (4 << 20);
+    t_max_block = n_pixels * 16 + 2 * file.size() + (4 << 20);
     int       w = 0, h = 0, n = 0;
     uint8_t * pixels = stbi_load_from_memory(file.data(), int(file.size()), &w, &h, &n, 0);
     t_max_block      = std::numeric_limits<size_t>::max();

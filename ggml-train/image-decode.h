@@ -10,9 +10,10 @@
 namespace gt {
 
 struct PictureInfo {
-    int         width  = 0;  // upright: after the turn that a camera asks for
-    int         height = 0;
-    std::string problem;  // empty: looks usable
+    int         width      = 0;  // upright: after the turn that a camera asks for
+    int         height     = 0;
+    int         n_channels = 0;  // as stored
+    std::string problem;         // empty: looks usable
 };
 
 // Looks at the head of a file: its kind and size. Cheap; does not prove the rest whole.
@@ -40,7 +41,12 @@ std::string
 picture_kind(std::span<const uint8_t> head, const std::string & name, std::string & why);
 
 // What is damaged in the whole file (a torn end, a wrong checksum); "" if nothing was found.
-std::string find_damage(const std::string & kind, std::span<const uint8_t> file);
+// `n_raw`: the bytes that its pixels take unpacked.
+std::string find_damage(const std::string & kind, std::span<const uint8_t> file, size_t n_raw);
+
+// The size in a JPEG's head, 0 if it is not there; returns what is damaged on the way, or "".
+// Takes stb_image's place, which trusts the tables that it passes.
+std::string jpeg_size(std::span<const uint8_t> file, int & width, int & height);
 
 // How the camera was held: EXIF orientation 1..8; 1 is upright, also where none is given.
 int jpeg_orientation(std::span<const uint8_t> file);

@@ -65,6 +65,13 @@ static std::string replaced(std::string text, const std::string & from, const st
     return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
+// `path`, packed or not, whichever is there; "" if neither.
+static std::string find_either(const std::string & path) {
+    const bool        packed = path.ends_with(".gz");
+    const std::string other  = packed ? path.substr(0, path.size() - 3) : path + ".gz";
+    return fs::exists(path) ? path : fs::exists(other) ? other : "";
+}
+
 // Reads the file, unpacking it if it is packed (zlib sees that itself). Throws on anything odd.
 static Idx read_idx(const std::string & path) {
     constexpr int64_t kMaxBytes = 16ll << 30;
@@ -112,9 +119,10 @@ static Idx read_idx(const std::string & path) {
 
 // Adds the images of one file and their labels to the source.
 static void add_part(IdxSource & source, const std::string & images, bool is_val, Idx & part) {
-    const std::string labels = replaced(replaced(images, "images", "labels"), "idx3", "idx1");
-    if (labels == images || !fs::exists(labels)) {
-        throw Error(images + ": its labels (" + labels + ") are missing");
+    const std::string wanted = replaced(replaced(images, "images", "labels"), "idx3", "idx1");
+    const std::string labels = find_either(wanted);
+    if (labels.empty()) {
+        throw Error(images + ": its labels (" + wanted + ") are missing");
     }
     part                    = read_idx(images);
     const Idx    label_part = read_idx(labels);
@@ -171,9 +179,10 @@ static void find_parts(
     }
     train.push_back(path);
     for (const char * to : {"t10k", "test"}) {
-        const std::string other = (fs::path(folder) / replaced(name, "train", to)).string();
-        if (other != path && test.empty() && fs::exists(other)) {
-            test.push_back(other);
+        const std::string other = replaced(name, "train", to);
+        const std::string found = find_either((fs::path(folder) / other).string());
+        if (other != name && test.empty() && !found.empty()) {
+            test.push_back(found);
         }
     }
 }

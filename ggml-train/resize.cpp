@@ -28,11 +28,15 @@ static void make_taps(float begin, float length, int n_in, int n_out, Taps & tap
         const int   first  = int(std::floor(centre - support));
         int *       index  = &taps.index[size_t(o) * taps.n];
         float *     weight = &taps.weight[size_t(o) * taps.n];
+        const bool  inside = centre > 0.0f && centre < float(n_in);
         float       sum    = 0.0f;
         for (int t = 0; t < taps.n; ++t) {
             const float distance = std::fabs(float(first + t) + 0.5f - centre) / support;
             index[t]             = std::clamp(first + t, 0, n_in - 1);
             weight[t]            = std::max(0.0f, 1.0f - distance);
+            if (inside && index[t] != first + t) {
+                weight[t] = 0.0f;  // what lies beyond the edge is left out, not guessed
+            }
             sum += weight[t];
         }
         for (int t = 0; t < taps.n; ++t) {
