@@ -164,24 +164,34 @@ MappedFile::~MappedFile() {
     }
 }
 
-FolderLock::FolderLock(const std::string & folder) {
-    const std::string path = folder + "/.lock";
-    fd_                    = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+FileLock::FileLock(const std::string & path, const std::string & busy) {
+    fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd_ < 0) {
         throw Error(path + ": cannot be written: " + std::strerror(errno));
     }
-    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    int failed = 0;
+    do {
+        failed = ::flock(fd_, LOCK_EX | (busy.empty() ? 0 : LOCK_NB));
+    } while (failed != 0 && errno == EINTR);
+    if (failed != 0) {
+        const int code = errno;
         ::close(fd_);
         throw Error(
-            folder +
-            ": another process is training in this folder; stop it, or choose another with --out"
+            code == EWOULDBLOCK ? busy : path + ": cannot be locked: " + std::strerror(code)
         );
     }
 }
 
-FolderLock::~FolderLock() {
+FileLock::~FileLock() {
     ::close(fd_);
 }
+
+FolderLock::FolderLock(const std::string & folder)
+    : FileLock(
+          folder + "/.lock",
+          folder +
+              ": another process is training here; stop it, or choose another folder with --out"
+      ) {}
 
 void make_folder(const std::string & path) {
     std::error_code error;

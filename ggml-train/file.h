@@ -61,17 +61,23 @@ private:
     size_t          size_ = 0;
 };
 
-// Held while a run uses its folder; a second process gets an Error. Freed when the process ends,
-// however it ends.
-class FolderLock {
+// A lock on a file of its own, freed when the process ends, however it ends.
+class FileLock {
 public:
-    explicit FolderLock(const std::string & folder);
-    ~FolderLock();
-    FolderLock(const FolderLock &)             = delete;
-    FolderLock & operator=(const FolderLock &) = delete;
+    // Waits for it. With `busy` it does not wait: if another process holds it, that is the Error.
+    explicit FileLock(const std::string & path, const std::string & busy = "");
+    ~FileLock();
+    FileLock(const FileLock &)             = delete;
+    FileLock & operator=(const FileLock &) = delete;
 
 private:
     int fd_ = -1;
+};
+
+// Held while a run uses its folder; a second process gets an Error.
+class FolderLock : public FileLock {
+public:
+    explicit FolderLock(const std::string & folder);
 };
 
 // Makes a folder and its parents, or throws an Error.
