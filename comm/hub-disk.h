@@ -74,6 +74,7 @@ public:
 private:
     struct Upload;
 
+    void read_index();
     void check_part(const Part & part) const;
     void reserve(uint64_t bytes);  // REQUIRES: lock held; throws HubFull
     // Gives a flushed file its name, enters it into the index and wakes those who wait.

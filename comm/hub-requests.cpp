@@ -112,17 +112,18 @@ bool HubRequests::admit(const Request & req, Response & res) {
         res.set_header("Connection", "close");
         return false;
     }
-    const HostLimits::Answer answer = limits_.allow(host, up + down);
-    if (answer == HostLimits::Answer::too_many_hosts) {
-        refuse(req, res, 403, "this hub has its largest number of hosts");
-        return false;
+    switch (limits_.allow(host, up + down)) {
+        case HostLimits::Answer::yes:
+            return true;
+        case HostLimits::Answer::too_many_hosts:
+            refuse(req, res, 403, "this hub has its largest number of hosts");
+            return false;
+        case HostLimits::Answer::too_fast:
+            res.set_header("Retry-After", "1");
+            refuse(req, res, 429, "over the limit of bytes or requests per second for one host");
+            return false;
     }
-    if (answer == HostLimits::Answer::too_fast) {
-        res.set_header("Retry-After", "1");
-        refuse(req, res, 429, "over the limit of bytes or requests per second for one host");
-        return false;
-    }
-    return true;
+    return false;
 }
 
 void HubRequests::answer_error(const Request & req, Response & res) {
