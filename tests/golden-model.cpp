@@ -107,7 +107,7 @@ public:
             views.push_back(host_view(model_->params()[i], weights[i], grads[i]));
         }
         Workers      workers(2);
-        OptimOptions optim = {.rule = "adamw", .replicator = "none"};
+        OptimOptions optim{.replicator = "none", .rule = "adamw"};
         optim.beta1        = golden_.number("golden.beta1");
         optim.beta2        = golden_.number("golden.beta2");
         optim.eps          = golden_.number("golden.eps");
@@ -126,10 +126,10 @@ public:
             if (step == 0) {
                 check_grads(grads);
             }
-            const double norm = grad_norm(views, workers);
+            const double norm = grad_norm(optim, views, workers);
             note("loss", std::fabs(loss - losses[step]) / losses[step], 1e-4);
             note("gradnorm", std::fabs(norm - norms[step]) / norms[step], 1e-4);
-            const float scale = clip_scale(norm, clip);
+            const float scale = norm > clip ? static_cast<float>(clip / (norm + 1e-6)) : 1.0f;
             (void) optimizer->prepare(step, lr, scale);
             optimizer->apply({.round = step});
             for (size_t i = 0; i < weights.size(); ++i) {

