@@ -71,7 +71,7 @@ const std::vector<Preset> & presets() {
          llama({6, 384, 6, 6, 1024, 256})},
         {"llama-110m", "llama-spm", "as llama2.c's stories110M",
          llama({12, 768, 12, 12, 2048, 1024})},
-        {"llama-400m", "llama-spm", "24 layers, grouped heads",
+        {"llama-300m", "llama-spm", "24 layers, grouped heads",
          llama({24, 1024, 16, 8, 2816, 2048})},
         {"llama-1b", "llama-spm", "as TinyLlama 1.1B", llama({22, 2048, 32, 4, 5632, 2048})},
         {"vit-micro", "", "0.8M: 32-pixel images", vit({4, 128, 4, 32, 4})},
@@ -91,6 +91,65 @@ const Preset & find_preset(const std::string & name) {
         names += std::string(names.empty() ? "" : ", ") + preset.name;
     }
     throw Error("no preset \"" + name + "\"; there are " + names);
+}
+
+static ModelConfig without_preset(const ModelSizes & sizes) {
+    ModelConfig c;
+    if (sizes.arch == "vit") {
+        c = vit({0, 0, 0, 224, 16});
+    } else {
+        c      = sizes.arch == "llama" ? llama({}) : gpt2({});
+        c.tied = true;
+    }
+    const std::pair<const char *, int64_t> needed[] = {
+        {"layers", sizes.layers},
+        {"width", sizes.width},
+        {"heads", sizes.heads},
+        sizes.arch == "vit" ? std::pair{"classes", sizes.classes}
+                            : std::pair{"context", sizes.context},
+    };
+    for (const auto & [name, value] : needed) {
+        if (value == 0) {
+            throw Error(
+                std::string("--") + name + " is missing: without a preset all sizes must be given"
+            );
+        }
+    }
+    return c;
+}
+
+ModelConfig sized_config(const std::string & preset, const ModelSizes & sizes) {
+    ModelConfig c = preset.empty() ? without_preset(sizes) : find_preset(preset).config;
+    if (!preset.empty() && !sizes.arch.empty() && sizes.arch != c.arch) {
+        throw Error(
+            "--arch " + sizes.arch + " contradicts --preset " + preset + ", which is " + c.arch
+        );
+    }
+    const auto set = [](int64_t value, int64_t & field) { field = value != 0 ? value : field; };
+    set(sizes.layers, c.n_layer);
+    set(sizes.width, c.n_embd);
+    set(sizes.heads, c.n_head);
+    if (sizes.heads != 0) {
+        c.n_head_kv = c.n_head;
+    }
+    set(sizes.kv_heads, c.n_head_kv);
+    if (sizes.width != 0) {  // llama: two thirds of four times the width, in steps of 32
+        c.n_ff = c.arch == "llama" ? (8 * c.n_embd / 3 + 31) / 32 * 32 : 4 * c.n_embd;
+    }
+    set(sizes.mlp, c.n_ff);
+    set(sizes.context, c.n_ctx);
+    set(sizes.classes, c.n_classes);
+    set(sizes.image, c.image_size);
+    set(sizes.patch, c.patch_size);
+    set(sizes.channels, c.channels);
+    c.pooling        = sizes.pooling.empty() ? c.pooling : sizes.pooling;
+    c.rope_freq_base = sizes.rope_base != 0.0f ? sizes.rope_base : c.rope_freq_base;
+    c.tied           = c.tied && !sizes.untied;
+    if (c.arch == "vit" && c.channels != 3 && c.channels > 0 && c.channels < 1000) {
+        c.image_mean.assign(static_cast<size_t>(c.channels), 0.5f);
+        c.image_std = c.image_mean;
+    }
+    return c;
 }
 
 }  // namespace gt

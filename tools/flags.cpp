@@ -228,7 +228,8 @@ std::string Flags::help() const {
         for (const std::string & choice : flag.choices) {
             extra += (extra.empty() ? "" : "|") + choice;
         }
-        if (!flag.default_text.empty() && flag.kind != Kind::boolean) {
+        const bool unset = flag.default_text.empty() || flag.default_text == "0";
+        if (!unset && flag.kind != Kind::boolean) {
             extra += (extra.empty() ? "default " : "; default ") + flag.default_text;
         } else if (flag.kind == Kind::boolean && flag.default_text == "true") {
             extra = "default on; --no-" + flag.name + " turns it off";

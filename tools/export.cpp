@@ -1,0 +1,80 @@
+// export — a checkpoint or a model into a GGUF of weights only, in the type of your choice.
+//
+//   export runs/small -o small-trained.gguf              the newest checkpoint of a run
+//   export model.gguf --type q8_0 -o model-q8_0.gguf
+//
+// Read next: ggml-train/model-file.cpp.
+#include "ggml-train/checkpoint.h"
+#include "ggml-train/file.h"
+#include "ggml-train/model-file.h"
+#include "tools/flags.h"
+
+#include <algorithm>
+#include <filesystem>
+
+using namespace gt;
+
+namespace fs = std::filesystem;
+
+// A file as it is; of a run's folder its newest checkpoint that is whole.
+static ModelFile load_any(const std::string & path) {
+    if (!fs::is_directory(path)) {
+        return load_model(path);
+    }
+    std::vector<std::string> checkpoints;
+    for (const auto & entry : fs::directory_iterator(path)) {
+        if (entry.path().filename().string().compare(0, 11, "checkpoint-") == 0 &&
+            entry.path().extension() == ".gguf") {
+            checkpoints.push_back(entry.path().string());
+        }
+    }
+    std::sort(checkpoints.rbegin(), checkpoints.rend());
+    for (const std::string & checkpoint : checkpoints) {
+        try {
+            ModelFile model = load_model(checkpoint);
+            std::printf("from %s\n", checkpoint.c_str());
+            return model;
+        } catch (const Error & error) {
+            std::fprintf(stderr, "export: left out: %s\n", error.what());
+        }
+    }
+    throw Error(path + ": this folder holds no usable checkpoint");
+}
+
+int main(int argc, char ** argv) {
+    return run_tool("export", [&] {
+        std::vector<std::string> inputs;
+        std::string              out, type = "f32", name;
+        Flags                    flags(
+                               "export", "writes a trained model as llama.cpp wants it",
+                               "CHECKPOINT|RUN|MODEL -o FILE [flags]"
+                           );
+        flags.positional("INPUT", inputs, "a checkpoint, a run's folder, or a model file");
+        flags("out,o", out, "the file to write");
+        flags(
+            "type", type, "of matrices; norms, biases and positions stay f32",
+            {"f32", "f16", "bf16", "q8_0"}
+        );
+        flags("name", name, "general.name in the file");
+        flags.parse(argc, argv);
+        if (inputs.size() != 1) {
+            throw UsageError("name one checkpoint, run folder or model file");
+        }
+        flags.require("out");
+        const ModelFile model = load_any(inputs[0]);
+        if (!name.empty()) {
+            gguf_set_val_str(model.keys.get(), "general.name", name.c_str());
+        }
+        std::vector<std::string> notes = model.notes;
+        for (const std::string & note : save_model(out, model, parse_weight_type(type))) {
+            notes.push_back(note);
+        }
+        for (const std::string & note : notes) {
+            std::printf("%s\n", note.c_str());
+        }
+        std::printf(
+            "%s: %s, %s, %s\n", out.c_str(), describe(model.config).c_str(), type.c_str(),
+            bytes_text(fs::file_size(out)).c_str()
+        );
+    });
+}

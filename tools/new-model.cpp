@@ -1,0 +1,115 @@
+// new-model — makes a model: shape, first weights and tokenizer in one GGUF that llama.cpp accepts.
+//
+//   new-model --preset gpt2-124m -o small.gguf
+//   new-model --arch llama --layers 8 --width 512 --heads 8 --vocab gpt-2 -o mine.gguf
+//   new-model --from existing.gguf -o copy.gguf            keeps the weights, as F32
+//   new-model --preset vit-tiny --classes 37 -o vit.gguf
+//
+// Read next: models/presets.cpp (the sizes), ggml-train/model-config.cpp (the tensors).
+#include "ggml-train/file.h"
+#include "models/init.h"
+#include "models/presets.h"
+#include "models/tokenizer.h"
+#include "tools/flags.h"
+
+using namespace gt;
+
+namespace {
+
+struct NewModelFlags {
+    std::string preset, from, vocab, out;
+    ModelSizes  sizes;
+    bool        list = false;
+    uint64_t    seed = 1;
+
+    void visit(Flags & visit) {
+        visit.group("What to make");
+        visit("out,o", out, "the file to write");
+        visit("preset", preset, "a named size; --list shows them");
+        visit(
+            "from", from, "an existing GGUF whose weights are kept (F32, F16, BF16 or quantised)"
+        );
+        visit("vocab", vocab, "tokenizer: bytes, a name (--list), or any GGUF that has one");
+        visit("tokenizer", vocab, "the same as --vocab");
+        visit("seed", seed, "of the first weights");
+        visit("list", list, "show presets and vocabularies");
+        visit.group("Sizes, where they differ from the preset's");
+        sizes.visit(visit);
+    }
+};
+
+void print_list() {
+    std::printf("presets (--preset):\n");
+    for (const Preset & preset : presets()) {
+        ModelConfig config = preset.config;
+        const bool  text   = config.arch != "vit";
+        config.n_vocab     = !text                                      ? 0
+                             : std::string(preset.tokenizer) == "bytes" ? 257
+                             : std::string(preset.tokenizer) == "gpt-2" ? 50257
+                                                                        : 32000;
+        std::printf("  %-11s %-42s %s\n", preset.name, preset.help, describe(config).c_str());
+    }
+    std::printf("vocabularies (--vocab):\n ");
+    for (const std::string & name : vocabulary_names()) {
+        std::printf(" %s", name.c_str());
+    }
+    std::printf("\n");
+}
+
+ModelFile make_model(const NewModelFlags & f) {
+    if (!f.from.empty()) {
+        if (!f.preset.empty() || !f.sizes.arch.empty() || !f.vocab.empty()) {
+            throw UsageError("--from keeps shape and tokenizer of its file: no --preset, --arch or "
+                             "--vocab beside it");
+        }
+        return load_model(f.from);
+    }
+    ModelConfig      config = sized_config(f.preset, f.sizes);
+    gguf_context_ptr keys;
+    if (config.arch != "vit") {
+        const std::string vocab = !f.vocab.empty()    ? f.vocab
+                                  : !f.preset.empty() ? find_preset(f.preset).tokenizer
+                                                      : "bytes";
+        keys                    = find_vocabulary(vocab);
+        config.n_vocab          = Tokenizer(keys.get(), vocab).n_tokens();  // libllama can use it
+    }
+    check_config(config, "new-model");
+    ModelFile model = empty_model(config);
+    if (keys) {
+        model.keys = std::move(keys);
+    }
+    gguf_set_val_str(
+        model.keys.get(), "general.name", (f.preset.empty() ? config.arch : f.preset).c_str()
+    );
+    init_model(model, f.seed);
+    return model;
+}
+
+}  // namespace
+
+int main(int argc, char ** argv) {
+    return run_tool("new-model", [&] {
+        NewModelFlags f;
+        Flags         flags(
+                    "new-model", "makes a model file: shape, first weights, tokenizer",
+                    "--preset NAME -o FILE [flags]"
+                );
+        f.visit(flags);
+        flags.parse(argc, argv);
+        if (f.list) {
+            print_list();
+            return;
+        }
+        if (f.preset.empty() && f.sizes.arch.empty() && f.from.empty()) {
+            throw UsageError("say what to make: --preset NAME (--list shows them), --arch with "
+                             "sizes, or --from FILE");
+        }
+        flags.require("out");
+        const ModelFile model = make_model(f);
+        for (const std::string & note : model.notes) {
+            std::printf("%s\n", note.c_str());
+        }
+        save_model(f.out, model);
+        std::printf("%s: %s\n", f.out.c_str(), describe(model.config).c_str());
+    });
+}

@@ -1,0 +1,70 @@
+// prepare-data — text files into one token file, on all cores.
+//
+//   prepare-data -m small.gguf books/ -o books.tokens
+//   prepare-data --vocab gpt-2 --field body a.jsonl.gz b.jsonl.gz -o news.tokens
+//
+// train-gpt does this by itself when it is given text; here it is done ahead, once, for many runs.
+// Read next: models/prepare.cpp, ggml-train/data.h (the format).
+#include "models/prepare.h"
+#include "tools/flags.h"
+
+#include <filesystem>
+#include <unistd.h>
+
+using namespace gt;
+
+int main(int argc, char ** argv) {
+    return run_tool("prepare-data", [&] {
+        std::string    model, vocab, out;
+        PrepareOptions options;
+        Flags          flags(
+                     "prepare-data", "turns text into a token file for train-gpt",
+                     "-m MODEL TEXT... [-o FILE] [flags]"
+                 );
+        flags.positional(
+            "TEXT...", options.inputs, "text files, .jsonl, either also as .gz, and folders of them"
+        );
+        flags("model,m", model, "the model (GGUF) whose tokenizer is used");
+        flags("vocab", vocab, "or a tokenizer: bytes, a name, or any GGUF that has one");
+        flags("out,o", out, "the file to write; by default the model's name with .tokens");
+        options.visit(flags);
+        flags("threads,t", options.threads, "0: all cores");
+        flags.parse(argc, argv);
+        if (model.empty() == vocab.empty()) {
+            throw UsageError("name the tokenizer: either --model or --vocab");
+        }
+        if (options.inputs.empty()) {
+            throw UsageError("name text files or folders");
+        }
+        if (out.empty()) {
+            if (model.empty()) {
+                throw UsageError("--out is missing: the file to write");
+            }
+            out = std::filesystem::path(model).replace_extension(".tokens").string();
+        }
+        const std::string & source = model.empty() ? vocab : model;
+        const Tokenizer     tokenizer(find_vocabulary(source).get(), source);
+        const bool          terminal = ::isatty(STDOUT_FILENO) == 1;
+        options.progress             = [&](const PrepareProgress & p) {
+            if (terminal || p.n_done == p.n_total) {
+                std::printf(
+                                "%s%s%s", terminal ? "\r\033[K" : "", progress_text(p).c_str(),
+                    p.n_done == p.n_total ? "\n" : ""
+                            );
+                std::fflush(stdout);
+            }
+        };
+        const PrepareResult result = prepare_tokens(tokenizer, options, out);
+        std::printf(
+            "%s: %llu tokens in %llu documents to train on, %llu in %llu to validate, from %d "
+            "files\n",
+            out.c_str(), static_cast<unsigned long long>(result.info.n_train),
+            static_cast<unsigned long long>(result.info.n_train_doc),
+            static_cast<unsigned long long>(result.info.n_val),
+            static_cast<unsigned long long>(result.info.n_val_doc), result.n_files
+        );
+        if (result.n_skipped > 0) {
+            std::printf("%d hidden or binary files were left out\n", result.n_skipped);
+        }
+    });
+}
