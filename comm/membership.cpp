@@ -7,9 +7,8 @@
 
 namespace gt {
 
-constexpr uint64_t kNewFor      = 3;  // rounds for which a newcomer is awaited in any case
-constexpr size_t   kKeptStates  = 64;
-constexpr size_t   kKeptMedians = 8;
+constexpr size_t kKeptStates  = 64;
+constexpr size_t kKeptMedians = 8;
 
 static Millis median_of(std::vector<Millis> values) {
     std::sort(values.begin(), values.end());
@@ -114,8 +113,8 @@ bool Membership::is_live(const CommitHost & host, Time now) const {
 }
 
 bool Membership::is_awaited(const CommitHost & host, Time now) const {
-    const bool is_new = open_index() - host.since <= kNewFor;
-    return is_live(host, now) && (is_new || std::popcount(host.history & 0xfu) >= 2);
+    const auto n = std::min<uint64_t>(8, open_index() - host.since - 1);  // rounds it could be in
+    return is_live(host, now) && 2u * static_cast<unsigned>(std::popcount(host.history)) >= n;
 }
 
 Millis Membership::deadline() const {

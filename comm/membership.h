@@ -4,9 +4,9 @@
 // result. Same events, same commits. sequencer.h feeds it.
 //
 // A round closes when all *awaited* members have sent, or at the deadline with a quorum. Awaited is
-// who came lately or was listed in at least two of the last four rounds: a host that is four times
-// slower is not waited for, and still counts whenever its message is there in time. The deadline is
-// `patience` times the median of the arrival times of the last rounds.
+// who was listed in at least half of the last eight rounds, or of those since it came: a host that
+// is four times slower is not waited for, and still counts whenever its message is there in time.
+// The deadline is `patience` times the median of the arrival times of the last rounds.
 #pragma once
 
 #include "comm/verdict.h"

@@ -36,8 +36,11 @@ std::string RunPaths::hello(const std::string & host, uint64_t incarnation) cons
 std::string RunPaths::leave(const std::string & host, uint64_t incarnation) const {
     return presences(host) + number(incarnation) + "-leave";
 }
+std::string RunPaths::epochs() const {
+    return root + "epoch/";
+}
 std::string RunPaths::epoch(uint64_t epoch) const {
-    return root + "epoch/" + number(epoch);
+    return epochs() + number(epoch);
 }
 std::string
 RunPaths::pieces(uint64_t index, int part, const std::string & host, uint64_t life) const {

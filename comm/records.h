@@ -37,6 +37,7 @@ struct RunPaths {
     std::string presences(const std::string & host) const;
     std::string hello(const std::string & host, uint64_t incarnation) const;
     std::string leave(const std::string & host, uint64_t incarnation) const;
+    std::string epochs() const;
     std::string epoch(uint64_t epoch) const;
     std::string pieces(uint64_t index, int part, const std::string & host, uint64_t life) const;
     std::string piece(const std::string & pieces, int piece) const;
@@ -92,7 +93,6 @@ struct MessageHead {
     uint32_t n_body_bytes = 0;
     float    loss = 0, tokens_s = 0, waited_s = 0;  // metrics of the step, for the status page
     uint64_t up_bytes = 0, down_bytes = 0;          // since the start
-
 };
 constexpr size_t kMessageHeadBytes = 101;
 

@@ -114,8 +114,9 @@ private:
     uint64_t               generation_ = 0;            // counts joins
 
     // who we are
-    uint64_t                incarnation_ = 0;
-    bool                    has_hello_   = false;
+    uint64_t                                  incarnation_ = 0;
+    bool                                      has_hello_   = false;
+    std::optional<std::pair<uint64_t, Key32>> own_;  // where the mark of our own checkpoint is
     std::optional<uint64_t> own_last_;  // residual holds what was not sent up to this index
     bool                    is_checked_ = false;
 

@@ -48,8 +48,7 @@ void RoundClient::read_mark(std::span<const uint8_t> mark) {
     if (run != keys_.run) {
         throw Error("the checkpoint is of another run; start with --fresh or take its hosts.txt");
     }
-    pos_       = index;
-    head_      = head;
+    own_       = {index, head};
     in_flight_ = std::move(in_flight);
     own_last_  = std::max(index, in_flight_.empty() ? 0 : in_flight_.back().index);
 }
@@ -63,7 +62,7 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
         }
         return std::nullopt;
     }
-    if (!mark.empty() && incarnation_ == 0 && !own_last_) {
+    if (!mark.empty() && !own_) {
         read_mark(mark);
     }
     const uint64_t       first  = chain.front().commit.index;
@@ -74,10 +73,11 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
         return index >= first && index - first < chain.size() ? &chain[index - first] : nullptr;
     };
     const ChainEntry * listing = newest.complete_at == kNone ? nullptr : at(newest.complete_at);
-    if (const ChainEntry * own = at(pos_); !mark.empty() && own && own->digest == head_) {
-        start.index = pos_;
+    const ChainEntry * own     = !mark.empty() ? at(own_->first) : nullptr;
+    if (own && own->digest == own_->second) {
+        start.index = own_->first;
         start.step  = own->commit.step;
-        head        = head_;
+        head        = own_->second;
     } else if (fresh && first == 0 && (!listing || listing->commit.complete->index == 0)) {
         start.writers = chain.front().commit.writers;
         head          = chain.front().digest;

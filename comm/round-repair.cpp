@@ -62,7 +62,11 @@ void RoundClient::while_stuck(ChainEntry & entry, Time now) {
         fault_ = Fault::expired;
         return;
     }
-    look_ahead({});  // a later commit may show that another revision of this one holds
+    while (look_ahead({})) {  // a later commit may show that another revision of this one holds
+    }
+    if (fault_ != Fault::none) {
+        return;
+    }
     const Commit & commit = ahead_.front().commit;
     if (ahead_.size() == 1 && commit.revision < kMaxRevision) {
         if (auto revised = log_.read(commit.index, commit.revision + 1);
@@ -74,7 +78,19 @@ void RoundClient::while_stuck(ChainEntry & entry, Time now) {
             return;
         }
     }
-    if (now - *stuck_since_ < options_.lost_after || has_voted_) {
+    if (now - *stuck_since_ < options_.lost_after) {
+        return;
+    }
+    const Commit & newest = ahead_.back().commit;
+    if (newest.complete_at != kNone && newest.complete_at > commit.index + 1 && ahead_.size() > 2) {
+        const auto listing = log_.read(newest.complete_at);
+        if (listing && listing->commit.complete &&
+            listing->commit.complete->index >= commit.index) {
+            fault_ = Fault::expired;  // the others have gone on: a later checkpoint will do
+            return;
+        }
+    }
+    if (has_voted_) {
         return;
     }
     WireWriter out;

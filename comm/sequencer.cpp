@@ -92,24 +92,30 @@ bool Sequencer::follow(Time now) {
     if (catch_up(now)) {
         return false;
     }
-    if (now - moved_ < patience && (has_begun || tried_epoch_ > 0)) {
+    if (now - moved_ < patience && (has_begun || seen_epoch_ > 0)) {
         return false;
     }
     return claim(now);
 }
 
 bool Sequencer::claim(Time now) {
-    const uint64_t    epoch = std::max(epoch_, tried_epoch_) + 1;
-    const RecordHead  head{.kind = Kind::epoch, .index = epoch, .host = options_.name};
-    const std::string key = paths_.epoch(epoch);
-    tried_epoch_          = epoch;
-    moved_                = now;  // win or lose: the next try is a patience away
-    if (!store_.put(key, make_record(keys_, head, {}), true)) {
+    uint64_t newest = epoch_;
+    for (const std::string & key : store_.list(paths_.epochs())) {
+        newest = std::max(newest, parse_tail(paths_.epochs(), key).value_or(0));
+    }
+    if (newest > seen_epoch_ && newest > epoch_) {  // somebody has just begun: give it time
+        seen_epoch_ = newest;
+        moved_      = now;
         return false;
     }
-    epoch_  = epoch;
-    leads_  = true;
-    listed_ = false;
+    // The same record again if the answer to an earlier try was lost: put then says that we won.
+    const RecordHead head{.kind = Kind::epoch, .index = newest + 1, .host = options_.name};
+    if (!store_.put(paths_.epoch(newest + 1), make_record(keys_, head, {}), true)) {
+        return false;
+    }
+    epoch_ = seen_epoch_ = newest + 1;
+    leads_               = true;
+    listed_              = false;
     return true;
 }
 

@@ -70,7 +70,7 @@ private:
     Retention        retention_;
 
     bool                  loaded_ = false, leads_ = false, has_notes_ = false, listed_ = false;
-    uint64_t              epoch_ = 0, tried_epoch_ = 0;
+    uint64_t              epoch_ = 0, seen_epoch_ = 0;
     Time                  moved_{}, looked_{}, looked_lost_{};
     std::set<std::string> presences_;  // keys that were taken in
     std::optional<Bytes>  pending_;    // a commit whose put failed: written again as it was
