@@ -113,13 +113,13 @@ static std::string make_html(std::span<const Mistake> mistakes) {
     return page;
 }
 
-// Draws one line of text in black; what is wider than `width` is cut.
-static void draw_text(Picture & sheet, int x0, int y0, int width, std::string text) {
+// Draws one line of text in black; what is wider than a picture is cut, a path at its front.
+static void draw_text(Picture & sheet, int x0, int y0, std::string text, bool is_path) {
     for (char & c : text) {
         c = c < 32 || c > 126 ? '?' : c;
     }
-    while (!text.empty() && stb_easy_font_width(text.data()) > width) {
-        text.pop_back();
+    while (!text.empty() && stb_easy_font_width(text.data()) > kThumb) {
+        text.erase(is_path ? 0 : text.size() - 1, 1);
     }
     struct Vertex {
         float   x, y, z;
@@ -160,12 +160,11 @@ static Bytes make_png(std::span<const Mistake> mistakes) {
                 }
             }
         }
-        const int text = y0 + kThumb + 4;
-        draw_text(
-            sheet, x0, text, kThumb, mistake.predicted + format(" %.0f%%", 100 * mistake.confidence)
-        );
-        draw_text(sheet, x0, text + 12, kThumb, "is " + mistake.true_class);
-        draw_text(sheet, x0, text + 24, kThumb, mistake.name);
+        const int         text = y0 + kThumb + 4;
+        const std::string said = mistake.predicted + format(" %.0f%%", 100 * mistake.confidence);
+        draw_text(sheet, x0, text, said, false);
+        draw_text(sheet, x0, text + 12, "is " + mistake.true_class, false);
+        draw_text(sheet, x0, text + 24, mistake.name, true);
     }
     return encode_png(sheet.view());
 }

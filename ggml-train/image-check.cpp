@@ -169,8 +169,8 @@ std::string find_damage(const std::string & kind, std::span<const uint8_t> file,
     } else if (kind == "pnm") {
         n_bytes = n_raw;
     } else if (kind == "gif") {
-        const auto end = std::find_if(file.rbegin(), file.rend(), [](uint8_t b) { return b != 0; });
-        n_bytes        = end == file.rend() || *end != ';' ? file.size() + 1 : 0;
+        // the end marker, or at least that of the last block: some writers stop there
+        n_bytes = file.back() != ';' && file.back() != 0 ? file.size() + 1 : 0;
     }
     return n_bytes > file.size() ? kTruncated : "";
 }

@@ -198,8 +198,9 @@ std::optional<PictureView> ImageData::load(int64_t i, Picture & scratch) const {
 
 void ImageData::measure(int n_threads) {
     // Whole numbers are summed, so that the order of the threads does not matter.
-    const auto &          list   = train_.empty() ? val_ : train_;
-    const size_t          most   = source_->in_memory || cache_ ? 20000 : 1000;
+    const auto & list = train_.empty() ? val_ : train_;
+    // A sample of the files will do, the same with and without the cache.
+    const size_t          most   = source_->in_memory ? 200000 : 2000;
     const size_t          n      = std::min(list.size(), most);
     std::atomic<uint64_t> sum[3] = {}, square[3] = {}, count = 0;
     std::atomic<size_t>   next = 0;
