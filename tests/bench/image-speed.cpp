@@ -20,7 +20,7 @@ static double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// A JPEG about as hard to decode as a photo: slopes, edges and some noise; about 20 KB.
+// A JPEG about as hard to decode as a photo: slopes, edges and some noise; about 9 KB.
 static void write_jpeg(const fs::path & path, int size, uint64_t seed) {
     std::vector<uint8_t> pixels(size_t(size) * size * 3);
     for (int y = 0; y < size; ++y) {
