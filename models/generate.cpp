@@ -30,6 +30,10 @@ Generator::Generator(const std::string & path, int threads)
     params.n_threads = n;
     params.n_threads_batch = n;
     params.no_perf         = true;
+    // as in training: nothing is rounded to F16 on the way
+    params.type_k          = GGML_TYPE_F32;
+    params.type_v          = GGML_TYPE_F32;
+    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     context_.reset(llama_init_from_model(model_.get(), params));
     if (!context_) {
         throw Error(path + ": llama.cpp cannot use it (" + last_llama_error() + ")");

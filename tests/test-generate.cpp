@@ -1,9 +1,14 @@
+#include "ggml-train/file.h"
+#include "ggml-train/gguf-keys.h"
 #include "models/generate.h"
 #include "models/init.h"
 #include "models/presets.h"
 #include "models/tokenizer.h"
 #include "tests/catch.h"
 #include "tests/scratch.h"
+
+#include <cmath>
+#include <cstring>
 
 using namespace gt;
 using Catch::Matchers::Contains;
@@ -71,4 +76,49 @@ TEST_CASE("files_that_llama_cpp_cannot_run_are_named") {
         Contains("vit.gguf: llama.cpp cannot load it (") && Contains("vit")
     );
     CHECK_THAT(error_of([&] { Generator g(dir / "none.gguf"); }), Contains("no such file"));
+}
+
+template <class T>
+static std::vector<T> golden_tensor(const std::string & path, const std::string & name) {
+    const auto       gguf = open_gguf(path);
+    const MappedFile file(path);
+    const int64_t    id = gguf_find_tensor(gguf.get(), name.c_str());
+    REQUIRE(id >= 0);
+    std::vector<T> data(gguf_get_tensor_size(gguf.get(), id) / sizeof(T));
+    const size_t offset = gguf_get_data_offset(gguf.get()) + gguf_get_tensor_offset(gguf.get(), id);
+    std::memcpy(data.data(), file.bytes().data() + offset, data.size() * sizeof(T));
+    return data;
+}
+
+// Reads `init/` of a golden file into a model without tokenizer.
+static ModelFile golden_model(const std::string & path) {
+    const auto  gguf   = open_gguf(path);
+    ModelConfig config = read_config(gguf.get(), path);
+    config.tied        = gguf_find_tensor(gguf.get(), "init/output.weight") < 0;
+    ModelFile model    = empty_model(config);
+    gguf_set_val_str(model.keys.get(), "tokenizer.ggml.model", "no_vocab");
+    for (ModelTensor & tensor : model.tensors) {
+        tensor.data = golden_tensor<float>(path, "init/" + tensor.spec.name);
+    }
+    return model;
+}
+
+TEST_CASE("llama_cpp_computes_pytorchs_logits_from_our_files", "[ref]") {
+    for (const char * name : {"gpt2-tiny", "llama-tiny"}) {
+        const Scratch     dir;
+        const std::string path = std::string(GT_SOURCE_DIR "/tests/golden/") + name + ".gguf";
+        save_model(dir / "m.gguf", golden_model(path));
+        Generator  generator(dir / "m.gguf", 1);
+        const auto tokens   = golden_tensor<int32_t>(path, "tokens");  // [T + 1, B, steps]
+        const auto expected = golden_tensor<float>(path, "logits");    // [V, T, B]
+        const auto got      = generator.logits(std::span(tokens).first(24));
+        float      largest = 0.0f, worst = 0.0f;
+        for (size_t i = 0; i < got.size(); ++i) {
+            largest = std::max(largest, std::fabs(expected[i]));
+            worst   = std::max(worst, std::fabs(expected[i] - got[i]));
+        }
+        INFO(name << ": " << worst / largest);
+        CHECK(got.size() == 24 * 101);
+        CHECK(worst < 1e-3f * largest);
+    }
 }
