@@ -1,17 +1,7 @@
 // The tiled attention kernels against attention as it is written in the textbook, in double.
-#include "ggml-train/base.h"
-#include "ggml-train/cpu/kernels.h"
-#include "tests/catch.h"
+#include "tests/kernel-checks.h"
 
-#include <cmath>
-#include <limits>
-#include <vector>
-
-using namespace gt;
 using namespace gt::cpu;
-
-using Floats  = std::vector<float>;
-using Doubles = std::vector<double>;
 
 struct Reference {
     Doubles o, lse, dqkv;
@@ -59,40 +49,20 @@ static Reference plain_attention(const Attention & a, const Floats & qkv, const 
     return ref;
 }
 
-static double difference(const Floats & got, const Doubles & want) {
-    REQUIRE(got.size() == want.size());
-    double worst = 0, largest = 1e-30;
-    for (size_t i = 0; i < got.size(); ++i) {
-        const double d = std::fabs(got[i] - want[i]);
-        worst          = d <= worst ? worst : std::isnan(d) ? INFINITY : d;
-        largest        = std::max(largest, std::fabs(want[i]));
-    }
-    return worst / largest;
-}
-
 static void check(const Attention & a, float scale) {
     CAPTURE(a.B, a.T, a.H, a.Hkv, a.D, a.causal, scale);
     const int64_t n_o = a.B * a.T * a.H * a.D;
-    Floats        qkv(a.B * a.T * (a.H + 2 * a.Hkv) * a.D), d_o(n_o);
-    for (size_t i = 0; i < qkv.size(); ++i) {
-        qkv[i] = (random_uniform(random_bits(1, i)) * 2.0f - 1.0f) * scale;
-    }
-    for (size_t i = 0; i < d_o.size(); ++i) {
-        d_o[i] = random_uniform(random_bits(2, i)) * 2.0f - 1.0f;
-    }
+    const Floats  qkv = random_floats(1, a.B * a.T * (a.H + 2 * a.Hkv) * a.D, scale);
+    const Floats  d_o = random_floats(2, n_o);
     const Reference ref = plain_attention(a, qkv, d_o);
-    const float     nan = std::numeric_limits<float>::quiet_NaN();
-    for (const int n_threads : {1, 2, 3, 5}) {
-        Floats o(n_o, nan), lse(a.B * a.H * a.T, nan), dqkv(qkv.size(), nan);
-        for (int i = 0; i < n_threads; ++i) {
-            attention({i, n_threads}, a, qkv.data(), o.data(), lse.data());
-        }
-        for (int i = 0; i < n_threads; ++i) {
-            attention_back({i, n_threads}, a, qkv.data(), o.data(), lse.data(), d_o.data(),
-                           dqkv.data());
-        }
+    for (const int n_threads : kThreads) {
+        Floats o = unwritten(n_o), lse = unwritten(a.B * a.H * a.T), dqkv = unwritten(qkv.size());
+        run(n_threads, [&](Part part) { attention(part, a, qkv.data(), o.data(), lse.data()); });
+        run(n_threads, [&](Part part) {
+            attention_back(part, a, qkv.data(), o.data(), lse.data(), d_o.data(), dqkv.data());
+        });
         // large scores cost digits before they are exponentiated
-        const double close = scale > 2.0f ? 5e-5 : 3e-6;
+        const double close = scale > 2.0f ? 5e-5 : kClose;
         REQUIRE(difference(o, ref.o) < close);
         REQUIRE(difference(lse, ref.lse) < close);
         REQUIRE(difference(dqkv, ref.dqkv) < close);

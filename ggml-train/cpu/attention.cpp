@@ -7,7 +7,6 @@
 #include "ggml-train/cpu/tile.h"
 
 #include <cmath>
-#include <vector>
 
 namespace gt::cpu {
 
@@ -16,7 +15,6 @@ namespace {
 constexpr int64_t kTile    = 64;  // rows of a tile,
 constexpr int64_t kOneTile = 96;  // unless this or less makes do with one: the 65 tokens of a small ViT
 constexpr int64_t kStrip   = 4;   // key tiles that share one pass of the forward softmax
-constexpr int64_t kAhead   = 16;  // rows fetched ahead of their use
 constexpr float   kMasked  = -1e30f;
 
 // Sizes shared by both directions.
@@ -34,78 +32,6 @@ struct Plan {
         tile                  = round_up((a.T + n_tiles - 1) / n_tiles, kLanes);
     }
 };
-
-// Scratch of one thread, cut into pieces that start on cache lines.
-class Scratch {
-public:
-    explicit Scratch(int64_t n) : memory_(buffer()) {
-        if ((int64_t) memory_.size() < n + 16) {
-            memory_.resize(n + 16);
-        }
-        next_ = memory_.data();
-        next_ += (64 - ((uintptr_t) next_ & 63)) / sizeof(float) % 16;
-    }
-    float * take(int64_t n) {
-        float * p = next_;
-        next_ += round_up(n, 16);
-        return p;
-    }
-
-private:
-    static std::vector<float> & buffer() {
-        thread_local std::vector<float> memory;
-        return memory;
-    }
-    std::vector<float> & memory_;
-    float *              next_;
-};
-
-// Heads lie apart in memory, too short for the CPU to guess what comes next.
-template <bool kToWrite>
-void prefetch(int64_t D, const float * x) {
-    for (int64_t i = 0; i < D; i += 16) {
-        __builtin_prefetch(x + i, kToWrite);
-    }
-}
-
-// out [rows x padded] = factor * x [rows x D, ld], the padding zero.
-void pack(int64_t rows, int64_t D, int64_t padded, const float * x, int64_t ld, float factor,
-          float * out) {
-    for (int64_t r = 0; r < rows; ++r) {
-        prefetch<false>(D, x + (r + kAhead) * ld);
-        each(D, [&](int64_t i, auto k) {
-            store(out + r * padded + i, load(x + r * ld + i, k) * factor);
-        });
-    }
-}
-
-// out [D x padded] = x [rows x D, ld] transposed, the padding zero.
-void pack_transposed(int64_t rows, int64_t D, int64_t padded, const float * x, int64_t ld,
-                     float * out) {
-    for (int64_t r = 0; r < padded; r += kLanes) {
-        for (int i = 0; i < kLanes; ++i) {
-            prefetch<false>(D, x + (r + i + kAhead) * ld);
-        }
-        each(D, [&](int64_t d, auto k) {
-            Vec square[kLanes];
-            for (int i = 0; i < kLanes; ++i) {
-                square[i] = r + i < rows ? load(x + (r + i) * ld + d, k) : Vec{};
-            }
-            transpose(square);
-            for (int i = 0; i < kLanes; ++i) {
-                store(out + (d + i) * padded + r, square[i]);
-            }
-        });
-    }
-}
-
-// x [rows x D, ld] = packed [rows x padded]
-void unpack(int64_t rows, int64_t D, int64_t padded, const float * packed, float * x, int64_t ld) {
-    for (int64_t r = 0; r < rows; ++r) {
-        prefetch<true>(D, x + (r + kAhead) * ld);
-        std::memcpy(x + r * ld, packed + r * padded, (size_t) D * sizeof(float));
-    }
-}
 
 // A pair of tiles: queries q0 .. q0+nq against keys k0 .. k0+nk.
 struct Pair {
@@ -236,25 +162,57 @@ void attention(Part part, const Attention & a, const float * qkv, float * o, flo
     }
 }
 
+namespace {
+
+// What one thread keeps while it goes back through one unit.
+struct BackTiles {
+    float * k;           // [T x D], scaled
+    float * kt, * vt;    // per tile [D x tile]
+    float * dk, * dv;    // [T x D]
+    float * q, * dq;     // [tile x D], q scaled
+    float * dout;        // [tile x D]
+    float * s, * ds;     // [tile x tile]
+    float * delta;       // [tile]
+
+    BackTiles(int64_t T, int64_t tile, int64_t D) {
+        Scratch scratch(5 * T * D + 3 * tile * D + 2 * tile * tile + tile + 256);
+        for (float ** whole : {&k, &kt, &vt, &dk, &dv}) {
+            *whole = scratch.take(T * D);
+        }
+        for (float ** one : {&q, &dq, &dout}) {
+            *one = scratch.take(tile * D);
+        }
+        s     = scratch.take(tile * tile);
+        ds    = scratch.take(tile * tile);
+        delta = scratch.take(tile);
+    }
+};
+
+// s: scores become weights P = exp(s - lse); ds: dP becomes P * (dP - delta). Masked: zero.
+void weights_back(const Pair & p, int64_t tile, const float * lse, const BackTiles & m) {
+    for (int64_t i = 0; i < p.nq; ++i) {
+        float *       s    = m.s + i * tile;
+        float *       ds   = m.ds + i * tile;
+        const int64_t seen = p.seen(i);
+        each(seen, [&](int64_t j, auto k) {
+            const Vec e = keep(exp(load(s + j, k) - lse[i]), 0.0f, k);
+            store(s + j, e);
+            store(ds + j, e * (load(ds + j, k) - m.delta[i]));
+        });
+        for (int64_t j = round_up(seen, kLanes); j < p.nk; ++j) {
+            s[j] = ds[j] = 0.0f;
+        }
+    }
+}
+
+}  // namespace
+
 // With P the weights: dV = P' dO, dP = dO V', dS = P * (dP - sum(dO * O)), dQ = dS K, dK = dS' Q.
 void attention_back(Part part, const Attention & a, const float * qkv, const float * o,
                     const float * lse, const float * d_o, float * dqkv) {
-    const Plan    plan(a);
-    const int64_t T = a.T, D = plan.D, tile = plan.tile;
-    const int64_t padded_T = round_up(T, tile);
-
-    Scratch scratch(5 * padded_T * D + 3 * tile * D + 2 * tile * tile + tile + 256);
-    float * k     = scratch.take(padded_T * D);  // [T x D]
-    float * kt    = scratch.take(padded_T * D);  // per tile [D x tile]
-    float * vt    = scratch.take(padded_T * D);  // per tile [D x tile]
-    float * dk    = scratch.take(padded_T * D);
-    float * dv    = scratch.take(padded_T * D);
-    float * q     = scratch.take(tile * D);
-    float * dq    = scratch.take(tile * D);
-    float * dout  = scratch.take(tile * D);
-    float * s     = scratch.take(tile * tile);
-    float * ds    = scratch.take(tile * tile);
-    float * delta = scratch.take(tile);
+    const Plan      plan(a);
+    const int64_t   T = a.T, D = plan.D, tile = plan.tile, ldo = a.H * a.D;
+    const BackTiles m(round_up(T, tile), tile, D);
 
     const Range mine = share(part, a.B * a.Hkv);
     for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
@@ -262,54 +220,39 @@ void attention_back(Part part, const Attention & a, const float * qkv, const flo
         const int64_t keys = b * T * plan.ld + (a.H + hkv) * a.D, values = keys + a.Hkv * a.D;
         for (int64_t k0 = 0; k0 < T; k0 += tile) {
             const int64_t n = std::min(tile, T - k0);
-            pack_transposed(n, a.D, tile, qkv + keys + k0 * plan.ld, plan.ld, kt + k0 * D);
-            pack_transposed(n, a.D, tile, qkv + values + k0 * plan.ld, plan.ld, vt + k0 * D);
+            pack_transposed(n, a.D, tile, qkv + keys + k0 * plan.ld, plan.ld, m.kt + k0 * D);
+            pack_transposed(n, a.D, tile, qkv + values + k0 * plan.ld, plan.ld, m.vt + k0 * D);
         }
-        pack(T, a.D, D, qkv + keys, plan.ld, plan.scale, k);
-        std::fill(dk, dk + T * D, 0.0f);
-        std::fill(dv, dv + T * D, 0.0f);
+        pack(T, a.D, D, qkv + keys, plan.ld, plan.scale, m.k);
+        std::fill(m.dk, m.dk + T * D, 0.0f);
+        std::fill(m.dv, m.dv + T * D, 0.0f);
 
         for (int64_t h = hkv * plan.group; h < (hkv + 1) * plan.group; ++h) {
             for (int64_t q0 = 0; q0 < T; q0 += tile) {
                 const int64_t nq      = std::min(tile, T - q0);
                 const int64_t queries = (b * T + q0) * plan.ld + h * a.D;
-                const int64_t outs    = (b * T + q0) * a.H * a.D + h * a.D;
-                const float * row_lse = lse + (b * a.H + h) * T + q0;
-                pack(nq, a.D, D, qkv + queries, plan.ld, plan.scale, q);
-                pack(nq, a.D, D, d_o + outs, a.H * a.D, 1.0f, dout);
+                const int64_t outs    = (b * T + q0) * ldo + h * a.D;
+                pack(nq, a.D, D, qkv + queries, plan.ld, plan.scale, m.q);
+                pack(nq, a.D, D, d_o + outs, ldo, 1.0f, m.dout);
                 for (int64_t i = 0; i < nq; ++i) {
-                    const float * oi = o + outs + i * a.H * a.D;
-                    delta[i] = sum_each(a.D, [&](int64_t d, auto kk) {
-                        return load(oi + d, kk) * load(dout + i * D + d, kk);
+                    m.delta[i] = sum_each(a.D, [&](int64_t d, auto k) {
+                        return load(o + outs + i * ldo + d, k) * load(m.dout + i * D + d, k);
                     });
                 }
-
                 for (int64_t k0 = 0; k0 < (a.causal ? q0 + nq : T); k0 += tile) {
                     const Pair p{q0, nq, k0, std::min(tile, T - k0), a.causal};
-                    scores(p, a.D, q, D, kt + k0 * D, tile, s, tile);
-                    scores(p, a.D, dout, D, vt + k0 * D, tile, ds, tile);
-                    for (int64_t i = 0; i < nq; ++i) {
-                        float *       si  = s + i * tile;
-                        float *       dsi = ds + i * tile;
-                        const int64_t n   = p.seen(i);
-                        each(n, [&](int64_t j, auto kk) {
-                            const Vec e = keep(exp(load(si + j, kk) - row_lse[i]), 0.0f, kk);
-                            store(si + j, e);
-                            store(dsi + j, e * (load(dsi + j, kk) - delta[i]));
-                        });
-                        for (int64_t j = round_up(n, kLanes); j < p.nk; ++j) {
-                            si[j] = dsi[j] = 0.0f;
-                        }
-                    }
-                    columns_product(p, s, tile, dout, D, dv + k0 * D);
-                    columns_product(p, ds, tile, q, D, dk + k0 * D);
-                    rows_product(p, ds, tile, k + k0 * D, D, dq, k0 > 0);
+                    scores(p, a.D, m.q, D, m.kt + k0 * D, tile, m.s, tile);
+                    scores(p, a.D, m.dout, D, m.vt + k0 * D, tile, m.ds, tile);
+                    weights_back(p, tile, lse + (b * a.H + h) * T + q0, m);
+                    columns_product(p, m.s, tile, m.dout, D, m.dv + k0 * D);
+                    columns_product(p, m.ds, tile, m.q, D, m.dk + k0 * D);
+                    rows_product(p, m.ds, tile, m.k + k0 * D, D, m.dq, k0 > 0);
                 }
-                unpack(nq, a.D, D, dq, dqkv + queries, plan.ld);
+                unpack(nq, a.D, D, m.dq, dqkv + queries, plan.ld);
             }
         }
-        unpack(T, a.D, D, dk, dqkv + keys, plan.ld);
-        unpack(T, a.D, D, dv, dqkv + values, plan.ld);
+        unpack(T, a.D, D, m.dk, dqkv + keys, plan.ld);
+        unpack(T, a.D, D, m.dv, dqkv + values, plan.ld);
     }
 }
 

@@ -61,16 +61,11 @@ static void norm_back(Part part, int64_t rows, int64_t C, const float * dy, cons
         float *       dxr  = dx + r * C;
         const float   mean = stats[2 * r], inv = stats[2 * r + 1];
 
-        Vec sum_g[2] = {}, sum_gn[2] = {};
-        int turn     = 0;
-        each(C, [&](int64_t i, auto k) {
-            const Vec g = load(dyr + i, k) * load(w + i, k);  // 0 past the tail
-            sum_g[turn] += g;
-            sum_gn[turn] += g * ((load(xr + i, k) - mean) * inv);
-            turn ^= 1;
+        const TwoSums total = sum_two_each(C, [&](int64_t i, auto k) {
+            const Vec g = load(dyr + i, k) * load(w + i, k);
+            return Two{g, g * ((load(xr + i, k) - mean) * inv)};
         });
-        const float mean_g  = kCentred ? sum(sum_g[0] + sum_g[1]) / C : 0.0f;
-        const float mean_gn = sum(sum_gn[0] + sum_gn[1]) / C;
+        const float   mean_g = kCentred ? total.a / C : 0.0f, mean_gn = total.b / C;
 
         each(C, [&](int64_t i, auto k) {
             const Vec n = (load(xr + i, k) - mean) * inv;

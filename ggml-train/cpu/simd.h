@@ -148,7 +148,8 @@ inline void transpose(Vec (&v)[kLanes]) {
     }
 }
 
-// Sum over i < n of f(i, k), with four sums under way so that additions need not wait for another.
+// The sum over i < n of f(i, k), a register. Four sums are under way at a time, so
+// that no addition waits for the one before it.
 template <class F>
 inline float sum_each(int64_t n, F f) {
     Vec     acc[4] = {};
@@ -158,13 +159,34 @@ inline float sum_each(int64_t n, F f) {
             acc[u] += f(i + u * kLanes, Full{});
         }
     }
-    for (; i + kLanes <= n; i += kLanes) {
-        acc[0] += f(i, Full{});
-    }
-    if (i < n) {
-        acc[1] += keep(f(i, Tail{(int) (n - i)}), 0.0f, Tail{(int) (n - i)});
-    }
+    each(n - i, [&](int64_t j, auto k) { acc[0] += keep(f(i + j, k), 0.0f, k); });
     return sum((acc[0] + acc[1]) + (acc[2] + acc[3]));
+}
+
+// Two such sums at once.
+struct Two {
+    Vec a, b;
+};
+struct TwoSums {
+    float a, b;
+};
+template <class F>
+inline TwoSums sum_two_each(int64_t n, F f) {
+    Two     acc[2] = {};
+    int64_t i      = 0;
+    for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+        for (int u = 0; u < 2; ++u) {
+            const Two v = f(i + u * kLanes, Full{});
+            acc[u].a += v.a;
+            acc[u].b += v.b;
+        }
+    }
+    each(n - i, [&](int64_t j, auto k) {
+        const Two v = f(i + j, k);
+        acc[0].a += keep(v.a, 0.0f, k);
+        acc[0].b += keep(v.b, 0.0f, k);
+    });
+    return {sum(acc[0].a + acc[1].a), sum(acc[0].b + acc[1].b)};
 }
 
 // ---- elementary functions -------------------------------------------------------------------------

@@ -7,7 +7,11 @@
 
 #include "ggml-train/cpu/simd.h"
 
+#include <vector>
+
 namespace gt::cpu {
+
+// ---- products --------------------------------------------------------------------------------------
 
 // The register tile: kTileRows x kTileCols sums, and room for kTileCols registers of B and one of A.
 #ifdef __AVX512F__
@@ -80,6 +84,82 @@ inline void tile_rows(int R, int64_t n, int64_t K, View a, const float * b, int6
         case 2: tile_columns<2>(n, K, a, b, ldb, c, ldc, add); break;
         case 1: tile_columns<1>(n, K, a, b, ldb, c, ldc, add); break;
         default: break;
+    }
+}
+
+// ---- to and from tiles -----------------------------------------------------------------------------
+
+// Scratch of one thread, cut into pieces that start on cache lines.
+class Scratch {
+public:
+    explicit Scratch(int64_t n) : memory_(buffer()) {
+        if ((int64_t) memory_.size() < n + 16) {
+            memory_.resize(n + 16);
+        }
+        next_ = memory_.data();
+        next_ += (64 - ((uintptr_t) next_ & 63)) / sizeof(float) % 16;
+    }
+    float * take(int64_t n) {
+        float * p = next_;
+        next_ += round_up(n, 16);
+        return p;
+    }
+
+private:
+    static std::vector<float> & buffer() {
+        thread_local std::vector<float> memory;
+        return memory;
+    }
+    std::vector<float> & memory_;
+    float *              next_;
+};
+
+constexpr int64_t kAhead = 16;  // rows fetched ahead of their use
+
+// Rows of a tile lie apart in memory, too short for the CPU to guess what comes next.
+template <bool kToWrite>
+inline void prefetch(int64_t D, const float * x) {
+    for (int64_t i = 0; i < D; i += 16) {
+        __builtin_prefetch(x + i, kToWrite);
+    }
+}
+
+// out [rows x padded] = factor * x [rows x D, ld], the padding zero.
+inline void pack(int64_t rows, int64_t D, int64_t padded, const float * x, int64_t ld, float factor,
+          float * out) {
+    for (int64_t r = 0; r < rows; ++r) {
+        prefetch<false>(D, x + (r + kAhead) * ld);
+        each(D, [&](int64_t i, auto k) {
+            store(out + r * padded + i, load(x + r * ld + i, k) * factor);
+        });
+    }
+}
+
+// out [D x padded] = x [rows x D, ld] transposed, the padding zero.
+inline void pack_transposed(int64_t rows, int64_t D, int64_t padded, const float * x, int64_t ld,
+                     float * out) {
+    for (int64_t r = 0; r < padded; r += kLanes) {
+        for (int i = 0; i < kLanes; ++i) {
+            prefetch<false>(D, x + (r + i + kAhead) * ld);
+        }
+        each(D, [&](int64_t d, auto k) {
+            Vec square[kLanes];
+            for (int i = 0; i < kLanes; ++i) {
+                square[i] = r + i < rows ? load(x + (r + i) * ld + d, k) : Vec{};
+            }
+            transpose(square);
+            for (int i = 0; i < kLanes; ++i) {
+                store(out + (d + i) * padded + r, square[i]);
+            }
+        });
+    }
+}
+
+// x [rows x D, ld] = packed [rows x padded]
+inline void unpack(int64_t rows, int64_t D, int64_t padded, const float * packed, float * x, int64_t ld) {
+    for (int64_t r = 0; r < rows; ++r) {
+        prefetch<true>(D, x + (r + kAhead) * ld);
+        std::memcpy(x + r * ld, packed + r * padded, (size_t) D * sizeof(float));
     }
 }
 
