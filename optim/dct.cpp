@@ -35,6 +35,14 @@ double cos_pi(int64_t p, int64_t q) {
 
 // --- tables ----------------------------------------------------------------------------------------
 
+static std::vector<float> transposed(const std::vector<float> & table, int64_t n) {
+    std::vector<float> result(n * n);
+    for (int64_t i = 0; i < n * n; ++i) {
+        result[i % n * n + i / n] = table[i];
+    }
+    return result;
+}
+
 static Level make_level(int64_t n) {
     Level level{.n = n};
     if (n % 2 == 0) {
@@ -55,6 +63,8 @@ static Level make_level(int64_t n) {
             level.fourth.push_back(static_cast<float>(cos_pi((2 * i + 1) * (2 * k + 1), 4 * n)));
         }
     }
+    level.even_t = transposed(level.even, n / 2 + 1);
+    level.odd_t  = transposed(level.odd, n / 2);
     return level;
 }
 
@@ -86,27 +96,22 @@ static void table_rows(const float * table, int64_t n, const Lanes * x, Lanes * 
     }
 }
 
-static void table_times(const float * table, int64_t n_out, int64_t n, const Lanes * x, Lanes * out) {
-    int64_t k = 0;
-    for (; k + 7 <= n_out; k += 7) {
-        table_rows<7>(table + k * n, n, x, out + k);
-    }
-    for (; k + 4 <= n_out; k += 4) {
-        table_rows<4>(table + k * n, n, x, out + k);
-    }
-    for (; k < n_out; ++k) {
-        table_rows<1>(table + k * n, n, x, out + k);
-    }
-}
-
-// x[i] = sum over k, ascending, of table[k][i] * in[k]
-static void table_transposed(const float * table, int64_t n_in, int64_t n, const Lanes * in, Lanes * x) {
-    for (int64_t i = 0; i < n; ++i) {
-        x[i] = in[0] * table[i];
-    }
-    for (int64_t k = 1; k < n_in; ++k) {
-        for (int64_t i = 0; i < n; ++i) {
-            x[i] = x[i] + in[k] * table[k * n + i];
+static void table_times(const float * table, int64_t n, const Lanes * x, Lanes * out) {
+    for (int64_t k = 0; k < n;) {
+        const int64_t left = n - k;
+        const float * rows = table + k * n;
+        if (left == 7 || left == 14) {  // sizes 29 and 15 come out even this way
+            table_rows<7>(rows, n, x, out + k);
+            k += 7;
+        } else if (left >= 8) {
+            table_rows<8>(rows, n, x, out + k);
+            k += 8;
+        } else if (left >= 4) {
+            table_rows<4>(rows, n, x, out + k);
+            k += 4;
+        } else {
+            table_rows<1>(rows, n, x, out + k);
+            k += 1;
         }
     }
 }
@@ -119,7 +124,7 @@ static void second(const Level * level, Lanes * x, Lanes * tmp);
 static void fourth(const Level * level, Lanes * x, Lanes * tmp) {
     const int64_t n = level->n, h = n / 2;
     if (n % 2 != 0) {
-        table_times(level->fourth.data(), n, n, x, tmp);
+        table_times(level->fourth.data(), n, x, tmp);
         for (int64_t k = 0; k < n; ++k) {
             x[k] = tmp[k];
         }
@@ -153,9 +158,9 @@ static void second(const Level * level, Lanes * x, Lanes * tmp) {
         fourth(level + 1, tmp + h, x);
     } else {
         tmp[h] = x[h];
-        table_times(level->even.data(), n_even, n_even, tmp, x);
+        table_times(level->even.data(), n_even, tmp, x);
         if (h > 0) {
-            table_times(level->odd.data(), h, h, tmp + n_even, x + n_even);
+            table_times(level->odd.data(), h, tmp + n_even, x + n_even);
         }
         for (int64_t k = 0; k < n; ++k) {
             tmp[k] = x[k];
@@ -182,9 +187,9 @@ static void third(const Level * level, Lanes * x, Lanes * tmp) {
         third(level + 1, tmp, x);
         fourth(level + 1, tmp + h, x);
     } else {
-        table_transposed(level->even.data(), n_even, n_even, tmp, x);
+        table_times(level->even_t.data(), n_even, tmp, x);
         if (h > 0) {
-            table_transposed(level->odd.data(), h, h, tmp + n_even, x + n_even);
+            table_times(level->odd_t.data(), h, tmp + n_even, x + n_even);
         }
         for (int64_t k = 0; k < n; ++k) {
             tmp[k] = x[k];
@@ -265,81 +270,103 @@ struct Fixed<1> {
     }
 };
 
-// Loads column block `c` of x, transforms it, stores it; row 0 carries the 1/sqrt(2) of DCT-II.
+// --- columns ---------------------------------------------------------------------------------------
+
+// Where columns come from and go to.
+struct Columns {
+    const float * from;
+    int64_t       from_stride;
+    float *       to;
+    int64_t       to_stride, width;
+};
+
+// Loads lanes of columns, transforms them, stores them; row 0 carries the 1/sqrt(2) of DCT-II.
 template <int N>
-static void forward_fixed(const Level * level, float * x, int64_t width) {
-    for (int64_t c = 0; c < width; c += kLanes) {
+static void forward_fixed(const Level * level, const Columns & columns) {
+    for (int64_t c = 0; c < columns.width; c += kLanes) {
         Lanes v[N];
+#pragma GCC unroll 64
         for (int i = 0; i < N; ++i) {
-            v[i] = *reinterpret_cast<const Lanes *>(x + i * width + c);
+            v[i] = load(columns.from + i * columns.from_stride + c);
         }
         Fixed<N>::second(level, v);
         v[0] = v[0] * kHalfRoot;
+#pragma GCC unroll 64
         for (int i = 0; i < N; ++i) {
-            *reinterpret_cast<Lanes *>(x + i * width + c) = v[i];
+            store(columns.to + i * columns.to_stride + c, v[i]);
         }
     }
 }
 
 template <int N>
-static void inverse_fixed(const Level * level, float * x, int64_t width) {
-    for (int64_t c = 0; c < width; c += kLanes) {
+static void inverse_fixed(const Level * level, const Columns & columns) {
+    for (int64_t c = 0; c < columns.width; c += kLanes) {
         Lanes v[N];
+#pragma GCC unroll 64
         for (int i = 0; i < N; ++i) {
-            v[i] = *reinterpret_cast<const Lanes *>(x + i * width + c);
+            v[i] = load(columns.from + i * columns.from_stride + c);
         }
         v[0] = v[0] * kHalfRoot;
         Fixed<N>::third(level, v);
+#pragma GCC unroll 64
         for (int i = 0; i < N; ++i) {
-            *reinterpret_cast<Lanes *>(x + i * width + c) = v[i];
+            store(columns.to + i * columns.to_stride + c, v[i]);
         }
     }
 }
 
 template <class Transform>
-static void each_column(float * x, int64_t n, int64_t width, Transform transform) {
+static void any_size(int64_t n, const Columns & columns, Transform transform) {
     const LaneBuffer buffer(2 * n * kLanes);
     Lanes *          v   = reinterpret_cast<Lanes *>(buffer.data());
     Lanes *          tmp = v + n;
-    for (int64_t c = 0; c < width; c += kLanes) {
+    for (int64_t c = 0; c < columns.width; c += kLanes) {
         for (int64_t i = 0; i < n; ++i) {
-            v[i] = *reinterpret_cast<const Lanes *>(x + i * width + c);
+            v[i] = load(columns.from + i * columns.from_stride + c);
         }
         transform(v, tmp);
         for (int64_t i = 0; i < n; ++i) {
-            *reinterpret_cast<Lanes *>(x + i * width + c) = v[i];
+            store(columns.to + i * columns.to_stride + c, v[i]);
         }
     }
 }
 
-void Dct::forward(float * x, int64_t width) const {
+void Dct::forward(
+    const float * from, int64_t from_stride, float * to, int64_t to_stride, int64_t width
+) const {
     const Level * level = levels_.data();
+    const Columns columns{from, from_stride, to, to_stride, width};
     switch (n_) {
-        case 1: return;
-        case 8: return forward_fixed<8>(level, x, width);
-        case 16: return forward_fixed<16>(level, x, width);
-        case 32: return forward_fixed<32>(level, x, width);
-        case 64: return forward_fixed<64>(level, x, width);
+        case 8: return forward_fixed<8>(level, columns);
+        case 16: return forward_fixed<16>(level, columns);
+        case 32: return forward_fixed<32>(level, columns);
+        case 64: return forward_fixed<64>(level, columns);
         default:
-            each_column(x, n_, width, [&](Lanes * v, Lanes * tmp) {
-                second(level, v, tmp);
-                v[0] = v[0] * kHalfRoot;
+            any_size(n_, columns, [&](Lanes * v, Lanes * tmp) {
+                if (n_ > 1) {
+                    second(level, v, tmp);
+                    v[0] = v[0] * kHalfRoot;
+                }
             });
     }
 }
 
-void Dct::inverse(float * x, int64_t width) const {
+void Dct::inverse(
+    const float * from, int64_t from_stride, float * to, int64_t to_stride, int64_t width
+) const {
     const Level * level = levels_.data();
+    const Columns columns{from, from_stride, to, to_stride, width};
     switch (n_) {
-        case 1: return;
-        case 8: return inverse_fixed<8>(level, x, width);
-        case 16: return inverse_fixed<16>(level, x, width);
-        case 32: return inverse_fixed<32>(level, x, width);
-        case 64: return inverse_fixed<64>(level, x, width);
+        case 8: return inverse_fixed<8>(level, columns);
+        case 16: return inverse_fixed<16>(level, columns);
+        case 32: return inverse_fixed<32>(level, columns);
+        case 64: return inverse_fixed<64>(level, columns);
         default:
-            each_column(x, n_, width, [&](Lanes * v, Lanes * tmp) {
-                v[0] = v[0] * kHalfRoot;
-                third(level, v, tmp);
+            any_size(n_, columns, [&](Lanes * v, Lanes * tmp) {
+                if (n_ > 1) {
+                    v[0] = v[0] * kHalfRoot;
+                    third(level, v, tmp);
+                }
             });
     }
 }

@@ -21,12 +21,17 @@ public:
 
     int64_t size() const { return n_; }
 
-    // Transforms each column of x, n rows of `width` floats, a multiple of kRowLanes, aligned.
+    // Transforms `width` columns (a multiple of kRowLanes) of n rows, from memory with `from_stride`
+    // floats between rows to memory with `to_stride`; both may be the same memory.
     // Up to a factor: multiply a coefficient by scale() to have the orthonormal one.
-    void forward(float * x, int64_t width) const;
+    void forward(
+        const float * from, int64_t from_stride, float * to, int64_t to_stride, int64_t width
+    ) const;
 
     // The inverse; up to the same factor, to be multiplied into the coefficients before.
-    void inverse(float * x, int64_t width) const;
+    void inverse(
+        const float * from, int64_t from_stride, float * to, int64_t to_stride, int64_t width
+    ) const;
 
     float scale() const { return scale_; }
 
@@ -35,7 +40,8 @@ public:
         int64_t            n = 1;
         std::vector<float> rotation;   // even n: cos and sin of pi (2i + 1) / 4n, i < n/2
         std::vector<float> even, odd;  // odd n: DCT-II on sums and on differences of mirrored rows
-        std::vector<float> fourth;     // odd n: DCT-IV, n x n
+        std::vector<float> even_t, odd_t;  // their transposes
+        std::vector<float> fourth;         // odd n: DCT-IV, n x n
     };
 
 private:

@@ -1,7 +1,5 @@
 #include "optim/decoupled.h"
 
-#include "optim/lanes.h"
-
 #include <cmath>
 
 namespace gt {
@@ -51,17 +49,14 @@ public:
             return;
         }
         parts_.rule->begin(inbox.lr);
-        parts_.units->run_owned([&](int i) {
-            const Unit &     unit = parts_.units->all()[i];
-            const int64_t    n    = parts_.units->size(unit);
-            const LaneBuffer update(n);
-            parts_.messenger->merge(inbox, i, update.data());
+        parts_.units->run_owned([&](int i, float * room) {
+            const Unit &  unit = parts_.units->all()[i];
+            const int64_t n    = parts_.units->size(unit);
+            parts_.messenger->merge(inbox, i, room);
             if (options_.sign) {
-                take_sign(update.data(), n);
+                take_sign(room, n);
             }
-            parts_.rule->update(
-                unit.tensor, parts_.units->offset(unit), n, update.data(), 1.0f
-            );
+            parts_.rule->update(unit.tensor, parts_.units->offset(unit), n, room, 1.0f);
         });
     }
 

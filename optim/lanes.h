@@ -20,6 +20,17 @@ constexpr int kLanes = 4;
 
 using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
 
+// The same at any address.
+using LooseLanes = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
+
+inline Lanes load(const float * at) {
+    return *reinterpret_cast<const LooseLanes *>(at);
+}
+
+inline void store(float * at, Lanes x) {
+    *reinterpret_cast<LooseLanes *>(at) = x;
+}
+
 // Buffers have rows of a multiple of this many floats, whatever the width, and are aligned to it.
 constexpr int64_t kRowLanes = 16;
 

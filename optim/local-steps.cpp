@@ -1,7 +1,5 @@
 #include "optim/local-steps.h"
 
-#include "optim/lanes.h"
-
 #include <algorithm>
 
 namespace gt {
@@ -39,7 +37,7 @@ public:
             }
         };
         if (!parts_.messenger) {
-            parts_.units->run_owned([&](int i) { inner(parts_.units->all()[i]); });
+            parts_.units->run_owned([&](int i, float *) { inner(parts_.units->all()[i]); });
             return {};
         }
         const bool due = parts_.messenger->due(step);
@@ -63,12 +61,11 @@ public:
         if (round.has_mine) {
             parts_.messenger->forget(round.round);
         }
-        parts_.units->run_owned([&](int i) {
+        parts_.units->run_owned([&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
             if (!inbox.empty()) {
-                const LaneBuffer change(parts_.units->size(unit));
-                parts_.messenger->merge(inbox, i, change.data());
-                outer_step(unit, change.data());
+                parts_.messenger->merge(inbox, i, room);
+                outer_step(unit, room);
             }
             // our change is in the anchor or, taken back, in the residual: not in the weights any more
             return_to_anchor(unit);

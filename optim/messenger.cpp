@@ -37,7 +37,7 @@ Bytes Messenger::pack(
     const std::function<void(const Unit & u)> & fold
 ) {
     if (!due(step)) {
-        units_.run_owned([&](int i) { fold(units_.all()[i]); });
+        units_.run_owned([&](int i, float *) { fold(units_.all()[i]); });
         return {};
     }
     const Plan           plan = own_->plan(step / options_.every);
@@ -62,7 +62,7 @@ Bytes Messenger::pack(
         rows.clear();
     }
     Bytes message = make_message(head, rows);
-    units_.run_owned([&](int i) {
+    units_.run_owned([&](int i, float *) {
         const Unit & unit = units_.all()[i];
         fold(unit);
         float * m = momentum[unit.tensor].data() + units_.offset(unit);
@@ -91,17 +91,16 @@ bool Messenger::take_back(uint64_t step, std::vector<std::vector<float>> & momen
             at[i] = total;
             total += own_->bytes(plan, units_.all()[i]);
         }
-        units_.run_owned([&](int i) {
-            const Unit &       unit = units_.all()[i];
-            const Piece        piece{slot.message.data() + kHeadBytes + at[i]};
-            std::vector<float> sent(units_.size(unit));
-            double             norm2 = 0.0;
+        units_.run_owned([&](int i, float * sent) {
+            const Unit & unit = units_.all()[i];
+            const Piece  piece{slot.message.data() + kHeadBytes + at[i]};
+            double       norm2 = 0.0;
             if (own_->check(plan, unit, piece.bytes, norm2) != nullptr) {
                 return;  // we had sent what nobody takes: no number; there is nothing to restore
             }
-            own_->merge(plan, unit, std::span(&piece, 1), sent.data());
+            own_->merge(plan, unit, std::span(&piece, 1), sent);
             float * m = momentum[unit.tensor].data() + units_.offset(unit);
-            for (size_t j = 0; j < sent.size(); ++j) {
+            for (int64_t j = 0; j < units_.size(unit); ++j) {
                 m[j] = m[j] + sent[j];
             }
         });
@@ -141,7 +140,7 @@ Messenger::check(const Inbox & inbox, const Message & message, double & norm2) c
     const uint8_t *           content = message.bytes.data() + kHeadBytes;
     std::vector<const char *> why(units_.all().size(), nullptr);
     std::vector<double>       norms(units_.all().size(), 0.0);
-    units_.run_all([&](int i) {
+    units_.run_all([&](int i, float *) {
         why[i] = inbox.replicator->check(
             inbox.plan, units_.all()[i], content + inbox.offsets[i], norms[i]
         );

@@ -107,6 +107,14 @@ const std::vector<NameAndHelp> & wire_names() {
     return kWires;
 }
 
+std::vector<std::string> choices(const std::vector<NameAndHelp> & names, bool with_auto) {
+    std::vector<std::string> list(with_auto ? 1 : 0, "auto");
+    for (const NameAndHelp & row : names) {
+        list.push_back(row.name);
+    }
+    return list;
+}
+
 static size_t
 find_name(const char * what, const std::vector<NameAndHelp> & names, const std::string & name) {
     std::string known;
@@ -338,7 +346,7 @@ void grad_norm(
     const Units    units(params, r.chunk, r.rule->whole_matrices, workers);
     GT_CHECK(parts.size() == units.all().size(), "grad_norm_parts says how many parts there are");
     std::fill(parts.begin(), parts.end(), 0.0);
-    units.run_owned([&](int i) {
+    units.run_owned([&](int i, float *) {
         const Unit & unit = units.all()[i];
         parts[i]          = sum_of_squares(
             units.params()[unit.tensor].grad.data() + units.offset(unit), units.size(unit)

@@ -13,6 +13,16 @@
 
 namespace gt {
 
+struct NameAndHelp {
+    std::string name, help;
+};
+const std::vector<NameAndHelp> & replicator_names();
+const std::vector<NameAndHelp> & rule_names();
+const std::vector<NameAndHelp> & wire_names();
+
+// The names alone, "auto" before them if asked for: the choices of a flag.
+std::vector<std::string> choices(const std::vector<NameAndHelp> & names, bool with_auto);
+
 // Factors for one kind of tensor.
 struct KindOptions {
     float lr           = 1.0f;  // on the learning rate of the rule
@@ -21,36 +31,57 @@ struct KindOptions {
 
 struct OptimOptions {
     std::string replicator = "demo";
-    std::string rule       = "auto";   // auto: sgd; adamw for full, none, diloco, sparseloco
-    std::string sign       = "auto";   // on, off; auto: on for sgd behind demo, random, striding, slicing
-    std::string wire       = "auto";   // fp32, fp16, q8, q4, q2; auto: see the table in optim.cpp
+    std::string rule       = "auto";   // sgd; adamw for full, none, diloco, sparseloco
+    std::string sign       = "auto";   // on for sgd behind demo, random, striding, slicing
+    std::string wire       = "auto";   // the narrowest that keeps the loss; table in optim.cpp
     std::string chunk      = "64x64";  // rows x columns, or one number: flat chunks
     int64_t     top_k      = 32;       // demo, sparseloco: kept per chunk
     float       rate       = 0.1f;     // random, striding, slicing: part of the rows
     float       decay      = 0.999f;   // of the momentum
-    float       residual_decay = 0.95f;  // sparseloco: of what was not sent
     uint64_t    every      = 0;        // steps per round; 0: 1, or 30 for diloco and sparseloco
     uint64_t    seed       = 0;        // random: of the rows
 
-    float       weight_decay = 0.1f;
-    bool        decay_all    = false;  // vectors too
-    float       beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;  // adamw
-    float       muon_momentum  = -1.0f;  // below 0: 0 behind a momentum, else 0.95
+    float       residual_decay = 0.95f;  // sparseloco: of what was not sent
     float       outer_lr       = -1.0f;  // below 0: diloco 0.7, sparseloco 1
     float       outer_momentum = -1.0f;  // below 0: diloco 0.9, sparseloco 0
+
+    float       weight_decay = 0.1f;
+    bool        decay_all    = false;                      // vectors too
+    float       beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;  // adamw
+    float       muon_momentum = -1.0f;  // below 0: 0 behind a momentum, else 0.95
     KindOptions matrix, embedding, vector;
 
     bool median_norm = false;  // scale each host's message to the median norm of the round
     bool overlap     = false;  // a round is applied after the next step's prepare
     bool alone       = false;  // no peers: full needs no message, its step is one pass over memory
-};
 
-struct NameAndHelp {
-    std::string name, help;
+    // Every setting that a run's hosts share, as flags; seed, overlap and alone are the tool's.
+    template <class Visit>
+    void visit(Visit && visit) {
+        visit("replicator", replicator, "what hosts send", choices(replicator_names(), false));
+        visit("rule", rule, "how weights move; auto: by replicator", choices(rule_names(), true));
+        visit("sign", sign, "only the sign of an update counts", {"auto", "on", "off"});
+        visit("wire", wire, "type of the values sent", choices(wire_names(), true));
+        visit("chunk", chunk, "demo, sparseloco: ROWSxCOLUMNS of a chunk, or elements");
+        visit("top-k", top_k, "demo, sparseloco: values sent per chunk");
+        visit("rate", rate, "random, striding, slicing: part of the rows sent");
+        visit("momentum-decay", decay, "demo, random, striding, slicing: of the momentum, per step");
+        visit("every", every, "steps per round; 0: 1, or 30 for diloco and sparseloco");
+        visit("residual-decay", residual_decay, "sparseloco: of what was not sent, per round");
+        visit("outer-lr", outer_lr, "diloco, sparseloco: rate of a round; -1: 0.7, 1");
+        visit("outer-momentum", outer_momentum, "diloco, sparseloco: of rounds; -1: 0.9, 0");
+        visit("weight-decay", weight_decay, "of matrices and embeddings, times the rate");
+        visit("decay-all", decay_all, "weight decay on vectors too");
+        visit("beta1", beta1, "adamw: decay of the first moment");
+        visit("beta2", beta2, "adamw: decay of the second moment");
+        visit("eps", eps, "adamw: added to the root of the second moment");
+        visit("muon-momentum", muon_momentum, "muon: -1: 0 behind a momentum, else 0.95");
+        visit("matrix-lr", matrix.lr, "factor on the rate for matrices");
+        visit("embedding-lr", embedding.lr, "factor on the rate for embeddings");
+        visit("vector-lr", vector.lr, "factor on the rate for vectors");
+        visit("median-norm", median_norm, "scale each host's message to the round's median norm");
+    }
 };
-const std::vector<NameAndHelp> & replicator_names();
-const std::vector<NameAndHelp> & rule_names();
-const std::vector<NameAndHelp> & wire_names();
 
 // Throws Error if a name or number in the options makes no sense.
 void check_options(const OptimOptions & options);

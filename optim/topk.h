@@ -1,5 +1,6 @@
 // optim/topk.h — the k largest |x| of a chunk; ties to the lower index.
 //
+// No sort: a bound that enough elements reach, the few that do, and among those the k-th by halving.
 // The result is defined by the values alone, so how it is found may differ between machines.
 #pragma once
 
@@ -9,8 +10,9 @@ namespace gt {
 
 // Working memory of top_k, to be kept between calls.
 struct TopKScratch {
-    std::vector<uint64_t> keys;
-    std::vector<uint32_t> maxima;
+    std::vector<uint32_t> bits;    // magnitudes of the candidates
+    std::vector<uint16_t> index;   // and where they are
+    std::vector<uint32_t> maxima;  // of groups of elements
 };
 
 // Writes the indices of the k largest magnitudes, ascending. REQUIRES: 1 <= k <= n <= 65536.

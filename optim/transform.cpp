@@ -6,20 +6,48 @@ namespace gt {
 
 static constexpr float kHalfRoot = 0.70710678118654752440f;
 
-// to[c][r] = from[r][c], in tiles that stay in the first cache
+// Eight floats, for moving 8 x 8 tiles; no arithmetic.
+using Eight = float __attribute__((vector_size(32), aligned(4), may_alias));
+
+static void transpose_tile(const float * from, int64_t from_stride, float * to, int64_t to_stride) {
+    Eight a[8], b[8];
+    for (int i = 0; i < 8; ++i) {
+        a[i] = *reinterpret_cast<const Eight *>(from + i * from_stride);
+    }
+    // pairs, then fours, then halves
+    for (int i = 0; i < 8; i += 2) {
+        b[i]     = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        for (int j = 0; j < 2; ++j) {
+            a[i + 2 * j] =
+                __builtin_shufflevector(b[i + j], b[i + 2 + j], 0, 1, 8, 9, 4, 5, 12, 13);
+            a[i + 2 * j + 1] =
+                __builtin_shufflevector(b[i + j], b[i + 2 + j], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    }
+    for (int i = 0; i < 4; ++i) {
+        *reinterpret_cast<Eight *>(to + i * to_stride) =
+            __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        *reinterpret_cast<Eight *>(to + (i + 4) * to_stride) =
+            __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
+// to[c][r] = from[r][c]
 static void transpose(
     const float * from, int64_t rows, int64_t cols, int64_t from_stride, float * to, int64_t to_stride
 ) {
-    constexpr int64_t kTile = 16;
-    for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
-        const int64_t r1 = std::min(rows, r0 + kTile);
-        for (int64_t c0 = 0; c0 < cols; c0 += kTile) {
-            const int64_t c1 = std::min(cols, c0 + kTile);
-            for (int64_t c = c0; c < c1; ++c) {
-                for (int64_t r = r0; r < r1; ++r) {
-                    to[c * to_stride + r] = from[r * from_stride + c];
-                }
-            }
+    const int64_t full_rows = rows / 8 * 8, full_cols = cols / 8 * 8;
+    for (int64_t r = 0; r < full_rows; r += 8) {
+        for (int64_t c = 0; c < full_cols; c += 8) {
+            transpose_tile(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+        }
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = r < full_rows ? full_cols : 0; c < cols; ++c) {
+            to[c * to_stride + r] = from[r * from_stride + c];
         }
     }
 }
@@ -48,29 +76,33 @@ public:
     }
 
     int64_t batch() const override { return 1; }
-    int64_t scratch_size() const override { return rows_ * row_width_ + cols_ * col_width_; }
+    int64_t scratch_size() const override {
+        return std::max(rows_, col_width_) * row_width_ + cols_ * col_width_;
+    }
     float   factor() const override { return down_.scale() * along_.scale(); }
 
     void forward(const float * x, int64_t stride, int64_t, float * out, float * scratch)
         const override {
-        float * a = scratch;                      // rows x row_width
-        float * b = scratch + rows_ * row_width_;  // cols x col_width
+        float *       a      = scratch;                       // rows x row_width, in room for more
+        float *       b      = scratch + col_width_ * row_width_;  // cols x col_width
+        const float * from   = x;
+        int64_t       pitch  = stride;
         if (row_width_ != cols_) {
             std::memset(a, 0, rows_ * row_width_ * sizeof(float));
+            copy_rows(x, stride, a, row_width_, rows_, cols_);
+            from  = a;
+            pitch = row_width_;
         }
-        if (col_width_ != rows_) {
-            std::memset(b, 0, cols_ * col_width_ * sizeof(float));
-        }
-        copy_rows(x, stride, a, row_width_, rows_, cols_);
-        down_.forward(a, row_width_);
+        down_.forward(from, pitch, a, row_width_, row_width_);
         if (col_width_ == rows_) {
-            b = out;
+            transpose(a, rows_, cols_, row_width_, out, rows_);
+            along_.forward(out, rows_, out, rows_, rows_);
+            return;
         }
-        transpose(a, rows_, cols_, row_width_, b, col_width_);
-        along_.forward(b, col_width_);
-        if (b != out) {
-            copy_rows(b, col_width_, out, rows_, cols_, rows_);
-        }
+        std::memset(a + rows_ * row_width_, 0, (col_width_ - rows_) * row_width_ * sizeof(float));
+        transpose(a, col_width_, cols_, row_width_, b, col_width_);
+        along_.forward(b, col_width_, b, col_width_, col_width_);
+        copy_rows(b, col_width_, out, rows_, cols_, rows_);
     }
 
     void restore(const Sparse * chunk, int64_t, float * x, int64_t stride, float * scratch)
@@ -85,11 +117,15 @@ public:
             const float   v      = chunk->value[i] * scale * (g == 0 && cols_ > 1 ? kHalfRoot : 1.0f);
             float *       row    = a + f * row_width_;
             const float * cosine = cosine_.data() + g * row_width_;
-            for (int64_t c = 0; c < row_width_; ++c) {
-                row[c] = row[c] + v * cosine[c];
+            for (int64_t c = 0; c < row_width_; c += kLanes) {
+                store(row + c, load(row + c) + v * load(cosine + c));
             }
         }
-        down_.inverse(a, row_width_);
+        if (row_width_ == cols_) {
+            down_.inverse(a, row_width_, x, stride, row_width_);
+            return;
+        }
+        down_.inverse(a, row_width_, a, row_width_, row_width_);
         copy_rows(a, row_width_, x, stride, rows_, cols_);
     }
 
@@ -114,7 +150,7 @@ public:
         const override {
         std::memset(scratch, 0, n_ * kRowLanes * sizeof(float));
         transpose(x, n_chunks, n_, n_, scratch, kRowLanes);
-        along_.forward(scratch, kRowLanes);
+        along_.forward(scratch, kRowLanes, scratch, kRowLanes, kRowLanes);
         transpose(scratch, n_, n_chunks, kRowLanes, out, n_);
     }
 
@@ -127,7 +163,7 @@ public:
                 scratch[chunks[b].index[i] * kRowLanes + b] = chunks[b].value[i] * factor();
             }
         }
-        along_.inverse(scratch, kRowLanes);
+        along_.inverse(scratch, kRowLanes, scratch, kRowLanes, kRowLanes);
         transpose(scratch, n_, n_chunks, kRowLanes, x, n_);
     }
 

@@ -34,7 +34,7 @@ private:
 Units::Units(
     std::vector<ParamView> params, const ChunkTarget & chunk, bool whole_matrices, Workers & workers
 ) :
-    params_(std::move(params)), workers_(workers) {
+    params_(std::move(params)), workers_(workers), rooms_(workers.size()) {
     for (size_t t = 0; t < params_.size(); ++t) {
         const ParamView & param = params_[t];
         shapes_.push_back(shape_of(param));
@@ -71,12 +71,16 @@ std::vector<std::vector<float>> Units::make_state() const {
     return state;
 }
 
-void Units::run(std::span<const int> which, const std::function<void(int i)> & fn) const {
+void Units::run(std::span<const int> which, const Work & fn) const {
     std::atomic<size_t> next{0};
-    workers_.run([&](int, int) {
+    workers_.run([&](int worker, int) {
         const IeeeMode mode;
+        LaneBuffer &   room = rooms_[worker];
+        if (room.data() == nullptr) {
+            room = LaneBuffer(largest_);
+        }
         for (size_t i = next++; i < which.size(); i = next++) {
-            fn(which[i]);
+            fn(which[i], room.data());
         }
     });
 }

@@ -4,6 +4,7 @@
 // works on a unit, nor in which order.
 #pragma once
 
+#include "optim/lanes.h"
 #include "optim/replicator.h"
 
 namespace gt {
@@ -29,24 +30,27 @@ public:
     int64_t offset(const Unit & unit) const {
         return (unit.begin - params_[unit.tensor].row_begin) * shapes_[unit.tensor].cols;
     }
-    int64_t largest() const { return largest_; }
-
     // Zeros in the shape of this rank's shards.
     std::vector<std::vector<float>> make_state() const;
 
-    // Calls fn(i) for each entry of `which` (indices into all()) on all threads, each with IEEE
-    // rounding and denormals whatever other libraries have set.
-    void run(std::span<const int> which, const std::function<void(int i)> & fn) const;
-    void run_owned(const std::function<void(int i)> & fn) const { run(owned_, fn); }
-    void run_all(const std::function<void(int i)> & fn) const { run(indices_, fn); }
+    // Calls fn(i, room) for each unit i of the model, or each that this rank owns, on all threads, each
+    // with IEEE rounding and denormals whatever other libraries have set. room: memory of the thread
+    // for as many floats as the largest unit owned has.
+    using Work = std::function<void(int i, float * room)>;
+    void run_owned(const Work & fn) const { run(owned_, fn); }
+    void run_all(const Work & fn) const { run(indices_, fn); }
 
 private:
+    void run(std::span<const int> which, const Work & fn) const;
+
     std::vector<ParamView> params_;
     Shapes                 shapes_;
     std::vector<Unit>      all_;
     std::vector<int>       owned_, indices_;
     int64_t                largest_ = 0;
     Workers &              workers_;
+
+    mutable std::vector<LaneBuffer> rooms_;  // one per worker, from its first use on
 };
 
 }  // namespace gt
