@@ -152,6 +152,9 @@ ModelFile load_model(const std::string & path) {
             throw Error(path + ": a damaged checkpoint: " + why + "; use the one before it");
         }
     }
+    if (find_int(source.gguf.get(), "split.count", path).value_or(1) > 1) {
+        throw Error(path + ": is one part of several; join them with llama-gguf-split --merge");
+    }
     if (!checkpoint && gguf_get_n_tensors(source.gguf.get()) == 0) {
         throw Error(
             path + ": has a vocabulary but no weights; make a model with new-model --vocab " + path
@@ -163,9 +166,9 @@ ModelFile load_model(const std::string & path) {
     tie_output(model);
 
     model.keys = std::move(source.gguf);
-    for (const std::string & key :
-         {std::string("general.alignment"), std::string("general.file_type")}) {
-        gguf_remove_key(model.keys.get(), key.c_str());
+    for (const char * key :
+         {"general.alignment", "general.file_type", "general.quantization_version"}) {
+        gguf_remove_key(model.keys.get(), key);  // of the file, not of the model
     }
     for (int64_t i = gguf_get_n_kv(model.keys.get()) - 1; i >= 0; --i) {
         const std::string key = gguf_get_key(model.keys.get(), i);

@@ -160,6 +160,11 @@ TEST_CASE("bad_model_files_are_refused_with_a_reason") {
     write_text(dir / "a.gguf", text);
     CHECK_THAT(why("a.gguf"), Contains("architecture \"mamba\""));
 
+    ModelFile part = tiny("llama-tiny");
+    gguf_set_val_u16(part.keys.get(), "split.count", 3);
+    save_model(dir / "part.gguf", part);
+    CHECK_THAT(why("part.gguf"), Contains("one part of several"));
+
     text = whole;
     text.replace(text.find("blk.1.ffn_up.weight"), 19, "blk.7.ffn_up.weight");
     write_text(dir / "b.gguf", text);
