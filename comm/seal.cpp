@@ -227,6 +227,9 @@ std::optional<Bytes> from_base64(const std::string & text) {
         return std::nullopt;
     }
     out.resize(n_out);
+    if (to_base64(out) != text) {  // libsodium 1.0.18 takes some bytes above 127 for letters
+        return std::nullopt;
+    }
     return out;
 }
 
