@@ -1,19 +1,8 @@
 #include "optim/decoupled.h"
 
-#include <cmath>
-
 namespace gt {
 
 namespace {
-
-// m = decay·m + alpha·g. What is below 1e-30 counts as zero: denormals are slow and say nothing.
-void fold(float decay, float alpha, const float * g, int64_t n, float * m) {
-    constexpr float kTiny = 1e-30f;
-    for (int64_t i = 0; i < n; ++i) {
-        const float x = decay * m[i] + alpha * g[i];
-        m[i]          = std::fabs(x) < kTiny ? 0.0f : x;
-    }
-}
 
 void take_sign(float * u, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
@@ -30,12 +19,10 @@ public:
     Bytes prepare(uint64_t step, float lr, float grad_scale) override {
         const float decay = options_.fold_by_lr ? options_.decay : 1.0f;
         const float alpha = options_.fold_by_lr ? lr * grad_scale : grad_scale;
-        return parts_.messenger->pack(step, lr, momentum_, [&](const Unit & unit) {
-            const int64_t offset = parts_.units->offset(unit), n = parts_.units->size(unit);
-            if (grad_scale != 0.0f) {
-                const float * g = parts_.units->params()[unit.tensor].grad.data() + offset;
-                fold(decay, alpha, g, n, momentum_[unit.tensor].data() + offset);
-            }
+        return parts_.messenger->pack(step, lr, momentum_, [&](const Unit & unit, float *) {
+            const float * g = parts_.units->params()[unit.tensor].grad.data();
+            return Fold{
+                grad_scale != 0.0f ? g + parts_.units->offset(unit) : nullptr, decay, alpha};
         });
     }
 

@@ -10,16 +10,13 @@ static const char * const kBadBits  = "bits that no sender writes";
 static const char * const kBadOrder = "indices are repeated or out of order";
 static const char * const kBadIndex = "an index beyond the chunk";
 
-// The 64 bits from bit `at` on, of which those beyond n_bytes are zero.
-static uint64_t load_bits(const uint8_t * in, int64_t n_bytes, int64_t at) {
-    const int64_t byte = at >> 3;
-    uint64_t      word = 0;
-    if (byte + 8 <= n_bytes) {
-        std::memcpy(&word, in + byte, 8);
-    } else if (byte < n_bytes) {
-        std::memcpy(&word, in + byte, n_bytes - byte);
-    }
-    return word >> (at & 7);  // at least 57 bits
+static constexpr int64_t kRoom = 1024;
+
+// At least 57 bits from bit `at` on. REQUIRES: 8 bytes can be read there.
+static uint64_t load_bits(const uint8_t * in, int64_t at) {
+    uint64_t word = 0;
+    std::memcpy(&word, in + (at >> 3), 8);
+    return word >> (at & 7);
 }
 
 static void set_bit(uint8_t * out, int64_t at) {
@@ -58,16 +55,20 @@ void IndexCode::encode(const uint16_t * index, uint8_t * out) const {
     const uint32_t mask = (1u << low_) - 1u;
     uint64_t       word = 0;
     int            fill = 0;
-    int64_t        byte = 0;
+    uint8_t *      to   = out;
     for (int64_t i = 0; i < k_; ++i) {
         word |= static_cast<uint64_t>(index[i] & mask) << fill;
         fill += low_;
-        for (; fill >= 8; fill -= 8, word >>= 8) {
-            out[byte++] = static_cast<uint8_t>(word);
+        if (fill >= 32) {
+            const auto half = static_cast<uint32_t>(word);
+            std::memcpy(to, &half, 4);
+            to += 4;
+            word >>= 32;
+            fill -= 32;
         }
     }
-    if (fill > 0) {
-        out[byte] |= static_cast<uint8_t>(word);
+    for (; fill > 0; fill -= 8, word >>= 8) {
+        *to++ |= static_cast<uint8_t>(word);
     }
     for (int64_t i = 0; i < k_; ++i) {
         set_bit(out, k_ * low_ + (index[i] >> low_) + i);
@@ -81,42 +82,50 @@ const char * IndexCode::decode(const uint8_t * in, uint16_t * index) const {
         }
         return nullptr;
     }
-    // the set bits of the row, word by word; 56 bits at a time are always there
+    // a copy with room behind it, so that 8 bytes can be read from anywhere
+    uint8_t       local[kRoom];
+    Bytes         large;
+    uint8_t *     bytes = local;
+    if (bytes_ + 8 > kRoom) {
+        large.resize(bytes_ + 8);
+        bytes = large.data();
+    }
+    std::memcpy(bytes, in, bytes_);
+    std::memset(bytes + bytes_, 0, 8);
+
+    // the places of the set bits, 56 at a time
     const int64_t begin = low_ < 0 ? 0 : k_ * low_, end = low_ < 0 ? n_ : begin + upper_bits_;
     int64_t       count = 0;
-    uint32_t      upper[64];
     for (int64_t at = begin; at < end; at += 56) {
         const int64_t width = end - at < 56 ? end - at : 56;
-        uint64_t      word  = load_bits(in, bytes_, at) & ((1ull << width) - 1);
-        int           found = 0;
-        for (; word != 0; word &= word - 1) {
-            upper[found++] = static_cast<uint32_t>(at - begin + std::countr_zero(word));
-        }
-        if (count + found > k_) {
+        uint64_t      word  = load_bits(bytes, at) & ((1ull << width) - 1);
+        if (count + std::popcount(word) > k_) {
             return kBadCount;
         }
-        for (int j = 0; j < found; ++j, ++count) {
-            uint32_t value = upper[j];
-            if (low_ >= 0) {
-                const uint32_t low = static_cast<uint32_t>(load_bits(in, bytes_, count * low_)) &
-                                     ((1u << low_) - 1u);
-                value = (value - static_cast<uint32_t>(count)) << low_ | low;
-            }
-            if (value >= n_) {
-                return kBadIndex;
-            }
-            index[count] = static_cast<uint16_t>(value);
+        for (; word != 0; word &= word - 1) {
+            index[count++] = static_cast<uint16_t>(at - begin + std::countr_zero(word));
         }
     }
     if (count != k_) {
         return kBadCount;
     }
-    for (int64_t i = 1; i < k_; ++i) {
-        if (index[i] <= index[i - 1]) {
-            return kBadOrder;
-        }
+    if (end < bytes_ * 8 && load_bits(bytes, end) != 0) {
+        return kBadBits;
     }
-    return end < bytes_ * 8 && load_bits(in, bytes_, end) != 0 ? kBadBits : nullptr;
+    if (low_ < 0) {
+        return nullptr;  // bits below n, each once
+    }
+    const uint64_t mask = (1ull << low_) - 1;
+    int64_t        last = -1;
+    bool           in_order = true;
+    for (int64_t i = 0; i < k_; ++i) {
+        const auto    low   = static_cast<int64_t>(load_bits(bytes, i * low_) & mask);
+        const int64_t value = (index[i] - i) << low_ | low;
+        in_order            = in_order && value > last;
+        last                = value;
+        index[i]            = static_cast<uint16_t>(value);
+    }
+    return !in_order ? kBadOrder : last >= n_ ? kBadIndex : nullptr;
 }
 
 }  // namespace gt

@@ -41,11 +41,13 @@ public:
             return {};
         }
         const bool due = parts_.messenger->due(step);
-        return parts_.messenger->pack(step, lr, residual_, [&](const Unit & unit) {
+        return parts_.messenger->pack(step, lr, residual_, [&](const Unit & unit, float * room) {
             inner(unit);
-            if (due) {
-                add_change(unit);
+            if (!due) {
+                return Fold{};
             }
+            change_since_anchor(unit, room);
+            return Fold{room, options_.residual_decay, 1.0f};
         });
     }
 
@@ -113,13 +115,12 @@ private:
         parts_.rule->update(unit.tensor, begin, n, sign.data(), 1.0f);
     }
 
-    void add_change(const Unit & unit) {
+    void change_since_anchor(const Unit & unit, float * change) {
         const int64_t begin = parts_.units->offset(unit), n = parts_.units->size(unit);
         const float * p     = parts_.units->params()[unit.tensor].weight.data() + begin;
         const float * a     = anchor_[unit.tensor].data() + begin;
-        float *       e     = residual_[unit.tensor].data() + begin;
         for (int64_t i = 0; i < n; ++i) {
-            e[i] = options_.residual_decay * e[i] + (a[i] - p[i]);
+            change[i] = a[i] - p[i];
         }
         if (options_.overlap) {
             std::copy(p, p + n, sent_[unit.tensor].data() + begin);

@@ -30,44 +30,51 @@ int64_t Messenger::content_bytes(uint64_t step) const {
 
 // --- out -------------------------------------------------------------------------------------------
 
-Bytes Messenger::pack(
-    uint64_t                                    step,
-    float                                       lr,
-    std::vector<std::vector<float>> &           momentum,
-    const std::function<void(const Unit & u)> & fold
-) {
-    if (!due(step)) {
-        units_.run_owned([&](int i, float *) { fold(units_.all()[i]); });
-        return {};
-    }
-    const Plan           plan = own_->plan(step / options_.every);
-    std::vector<int64_t> at(units_.all().size(), 0);  // of owned units in our content
-    int64_t              total = 0;
-    std::vector<PartRows> rows(units_.shapes().size());
-    for (size_t t = 0; t < rows.size(); ++t) {
-        rows[t] = {units_.params()[t].row_begin, units_.params()[t].row_end, 0};
-    }
+std::vector<int64_t> Messenger::owned_offsets(const Plan & plan) const {
+    std::vector<int64_t> at(units_.all().size() + 1, 0);
     for (const int i : units_.owned()) {
-        const int64_t n = own_->bytes(plan, units_.all()[i]);
-        at[i]           = total;
-        total += n;
-        rows[units_.all()[i].tensor].n_bytes += n;
+        at[i] = at.back();
+        at.back() += own_->bytes(plan, units_.all()[i]);
     }
+    return at;
+}
+
+// The head and, for a part, the rows of a message of ours, its content zero.
+Bytes Messenger::blank(uint64_t step, float lr, const Plan & plan, uint64_t n_content) const {
     Head head      = options_.head;
     head.is_part   = !units_.owns_all();
     head.step      = step;
     head.lr        = lr;
-    head.n_content = total;
+    head.n_content = n_content;
     if (!head.is_part) {
-        rows.clear();
+        return make_message(head);
     }
-    Bytes message = make_message(head, rows);
-    units_.run_owned([&](int i, float *) {
+    std::vector<PartRows> rows;
+    for (const ParamView & param : units_.params()) {
+        rows.push_back({param.row_begin, param.row_end, 0});
+    }
+    for (const int i : units_.owned()) {
+        rows[units_.all()[i].tensor].n_bytes += own_->bytes(plan, units_.all()[i]);
+    }
+    return make_message(head, rows);
+}
+
+Bytes Messenger::pack(
+    uint64_t step, float lr, std::vector<std::vector<float>> & momentum, const FoldOf & fold
+) {
+    const bool                 sends = due(step);
+    const Plan                 plan  = sends ? own_->plan(step / options_.every) : Plan{};
+    const std::vector<int64_t> at    = sends ? owned_offsets(plan) : std::vector<int64_t>{};
+    Bytes message = sends ? blank(step, lr, plan, at.back()) : Bytes{};
+    units_.run_owned([&](int i, float * room) {
         const Unit & unit = units_.all()[i];
-        fold(unit);
-        float * m = momentum[unit.tensor].data() + units_.offset(unit);
-        own_->extract(plan, unit, m, message.data() + kHeadBytes + at[i]);
+        float *      m    = momentum[unit.tensor].data() + units_.offset(unit);
+        uint8_t *    out  = sends ? message.data() + kHeadBytes + at[i] : nullptr;
+        own_->extract(plan, unit, fold(unit, room), m, out);
     });
+    if (!sends) {
+        return {};
+    }
     // the older slot, if both are taken: its round never came to an end
     Slot & slot  = slots_[0].used == 0                  ? slots_[0]
                    : slots_[1].used == 0                ? slots_[1]
@@ -84,24 +91,16 @@ bool Messenger::take_back(uint64_t step, std::vector<std::vector<float>> & momen
         if (slot.used == 0 || slot.step != step) {
             continue;
         }
-        const Plan           plan = own_->plan(step / options_.every);
-        std::vector<int64_t> at(units_.all().size(), 0);
-        int64_t              total = 0;
-        for (const int i : units_.owned()) {
-            at[i] = total;
-            total += own_->bytes(plan, units_.all()[i]);
-        }
-        units_.run_owned([&](int i, float * sent) {
-            const Unit & unit = units_.all()[i];
-            const Piece  piece{slot.message.data() + kHeadBytes + at[i]};
-            double       norm2 = 0.0;
-            if (own_->check(plan, unit, piece.bytes, norm2) != nullptr) {
-                return;  // we had sent what nobody takes: no number; there is nothing to restore
-            }
-            own_->merge(plan, unit, std::span(&piece, 1), sent);
-            float * m = momentum[unit.tensor].data() + units_.offset(unit);
-            for (int64_t j = 0; j < units_.size(unit); ++j) {
-                m[j] = m[j] + sent[j];
+        const Plan                 plan = own_->plan(step / options_.every);
+        const std::vector<int64_t> at   = owned_offsets(plan);
+        units_.run_owned([&](int i, float *) {
+            const Unit &    unit  = units_.all()[i];
+            const uint8_t * bytes = slot.message.data() + kHeadBytes + at[i];
+            double          norm2 = 0.0;
+            // what we sent was refused by all, if it holds no number: then there is nothing to add
+            if (own_->check(plan, unit, bytes, norm2) == nullptr) {
+                float * m = momentum[unit.tensor].data() + units_.offset(unit);
+                own_->give_back(plan, unit, bytes, m);
             }
         });
         slot.used = 0;

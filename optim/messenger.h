@@ -40,13 +40,12 @@ public:
     // Whether this step ends in a round.
     bool due(uint64_t step) const { return (step + 1) % options_.every == 0; }
 
-    // For each owned unit: fold, then, if the step is due, extract from `momentum` what is sent. Returns
-    // the message (a part, if the rank does not own everything) and keeps a copy; empty if not due.
+    // Folds what `fold` gives for each owned unit into the momentum and, if the step is due, extracts
+    // what is sent. Returns the message (a part, if the rank does not own everything) and keeps a
+    // copy; empty if not due. room: memory for as many floats as the unit has.
+    using FoldOf = std::function<Fold(const Unit & unit, float * room)>;
     Bytes pack(
-        uint64_t                                   step,
-        float                                      lr,
-        std::vector<std::vector<float>> &          momentum,
-        const std::function<void(const Unit & u)> & fold
+        uint64_t step, float lr, std::vector<std::vector<float>> & momentum, const FoldOf & fold
     );
 
     // Opens and checks every message of a round; nothing that is refused leaves a trace.
@@ -72,6 +71,8 @@ private:
         Bytes    message;
     };
 
+    std::vector<int64_t> owned_offsets(const Plan & plan) const;
+    Bytes blank(uint64_t step, float lr, const Plan & plan, uint64_t n_content) const;
     std::vector<int64_t> offsets_of(const Replicator & replicator, const Plan & plan) const;
     std::string          check(const Inbox & inbox, const Message & message, double & norm2) const;
 

@@ -1,8 +1,10 @@
 // optim/repl-demo.cpp — demo: the k largest DCT coefficients of each chunk (arXiv 2411.19870).
 //
-// The same code without the transform is sparseloco's extractor (arXiv 2508.15706). A unit's bytes:
-// chunk after chunk, row of chunks by row of chunks; each chunk its values (values.h, kind sparse),
-// then its indices (indices.h). Read next: transform.h.
+// The same code without the transform is sparseloco's extractor (arXiv 2508.15706). The momentum is
+// kept as coefficients, chunk after chunk: the gradient is transformed once, what is sent is taken
+// out where it stands, and no inverse is needed until the merged update. A unit's bytes: chunk
+// after chunk, row of chunks by row of chunks; each chunk its values (values.h, kind sparse), then its
+// indices (indices.h). Read next: transform.h.
 #include "optim/indices.h"
 #include "optim/replicator.h"
 #include "optim/topk.h"
@@ -56,7 +58,13 @@ public:
         return n_chunks(unit) * tensors_[unit.tensor].kind->bytes;
     }
 
-    void extract(const Plan &, const Unit & unit, float * momentum, uint8_t * out) const override;
+    void extract(
+        const Plan &, const Unit & unit, const Fold & fold, float * momentum, uint8_t * out
+    ) const override;
+
+    void give_back(
+        const Plan &, const Unit & unit, const uint8_t * bytes, float * momentum
+    ) const override;
 
     const char *
     check(const Plan &, const Unit & unit, const uint8_t * bytes, double & norm2) const override;
@@ -91,51 +99,71 @@ private:
         }
     }
 
-    Wire                                          wire_;
-    Mean                                          mean_;
-    std::map<std::array<int64_t, 2>, Kind>        kinds_;
-    std::vector<Tensor>                           tensors_;
+    // Reads a chunk that passed `check`.
+    void decode(const Kind & kind, const uint8_t * bytes, Sparse & chunk) const {
+        const char * why = decode_group(wire_, Group::sparse, bytes, kind.k, chunk.value.data());
+        why = why != nullptr ? why
+                             : kind.indices.decode(bytes + kind.value_bytes, chunk.index.data());
+        GT_CHECK(why == nullptr, "a piece was not checked");
+    }
+
+    Wire                                   wire_;
+    Mean                                   mean_;
+    std::map<std::array<int64_t, 2>, Kind> kinds_;
+    std::vector<Tensor>                    tensors_;
 };
 
-void subtract(const float * x, int64_t rows, int64_t cols, float * from, int64_t stride) {
-    for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t c = 0; c < cols; ++c) {
-            from[r * stride + c] = from[r * stride + c] - x[r * cols + c];
-        }
-    }
+Sparse make_sparse(int64_t k) {
+    return {std::vector<uint16_t>(k), std::vector<float>(k)};
 }
 
-void Chunked::extract(const Plan &, const Unit & unit, float * momentum, uint8_t * out) const {
-    const Tensor &      tensor = tensors_[unit.tensor];
-    const Kind &        kind   = *tensor.kind;
-    const Transform &   transform = *kind.transform;
-    const int64_t       stride = tensor.stride;
-    const LaneBuffer    coefficients(transform.batch() * kind.n), work(transform.scratch_size());
-    std::vector<Sparse> kept(transform.batch());
-    TopKScratch         scratch;
-    for (Sparse & chunk : kept) {
-        chunk.index.resize(kind.k);
-        chunk.value.resize(kind.k);
-    }
+void Chunked::extract(
+    const Plan &, const Unit & unit, const Fold & fold, float * momentum, uint8_t * out
+) const {
+    const Tensor &    tensor    = tensors_[unit.tensor];
+    const Kind &      kind      = *tensor.kind;
+    const Transform & transform = *kind.transform;
+    const LaneBuffer  coefficients(transform.batch() * kind.n), work(transform.scratch_size());
+    TopKScratch       scratch;
+    Sparse            sent = make_sparse(kind.k);
+    std::vector<float> value(kind.k);
+    const Fold         scaled{fold.grad, fold.decay, fold.alpha * transform.factor()};
     each_batch(unit, [&](int64_t first, int64_t n, int64_t offset) {
-        float * x = momentum + offset;
-        transform.forward(x, stride, n, coefficients.data(), work.data());
-        for (int64_t b = 0; b < n; ++b) {
-            const float * from = coefficients.data() + b * kind.n;
-            Sparse &      to   = kept[b];
-            top_k(from, kind.n, kind.k, to.index.data(), scratch);
-            for (int64_t i = 0; i < kind.k; ++i) {
-                to.value[i] = from[to.index[i]] * transform.factor();
-            }
-            // from here on `to` is what receivers read, so that rounding stays in the momentum
-            uint8_t * at = out + (first + b) * kind.bytes;
-            encode_group(wire_, Group::sparse, to.value.data(), kind.k, at, to.value.data());
-            kind.indices.encode(to.index.data(), at + kind.value_bytes);
+        float * m = momentum + first * kind.n;
+        if (fold.grad != nullptr) {
+            transform.forward(
+                fold.grad + offset, tensor.stride, n, coefficients.data(), work.data()
+            );
+            fold_elements(scaled, coefficients.data(), n * kind.n, m);
         }
-        float * restored = coefficients.data();
-        transform.restore(kept.data(), n, restored, tensor.grid.side_cols, work.data());
-        subtract(restored, n * tensor.grid.side_rows, tensor.grid.side_cols, x, stride);
+        for (int64_t b = 0; b < n && out != nullptr; ++b, m += kind.n) {
+            top_k(m, kind.n, kind.k, sent.index.data(), scratch);
+            for (int64_t i = 0; i < kind.k; ++i) {
+                value[i] = m[sent.index[i]];
+            }
+            uint8_t * at = out + (first + b) * kind.bytes;
+            encode_group(wire_, Group::sparse, value.data(), kind.k, at, sent.value.data());
+            kind.indices.encode(sent.index.data(), at + kind.value_bytes);
+            // what receivers read is taken out, so that rounding stays in the momentum
+            for (int64_t i = 0; i < kind.k; ++i) {
+                m[sent.index[i]] = value[i] - sent.value[i];
+            }
+        }
     });
+}
+
+void Chunked::give_back(
+    const Plan &, const Unit & unit, const uint8_t * bytes, float * momentum
+) const {
+    const Kind &  kind  = *tensors_[unit.tensor].kind;
+    const int64_t total = n_chunks(unit);
+    Sparse        sent  = make_sparse(kind.k);
+    for (int64_t i = 0; i < total; ++i, bytes += kind.bytes, momentum += kind.n) {
+        decode(kind, bytes, sent);
+        for (int64_t j = 0; j < kind.k; ++j) {
+            momentum[sent.index[j]] = momentum[sent.index[j]] + sent.value[j];
+        }
+    }
 }
 
 const char *
@@ -201,7 +229,7 @@ void Chunked::merge(
     const Transform &   transform = *kind.transform;
     const LaneBuffer    work(transform.scratch_size());
     std::vector<Sparse> merged(transform.batch());
-    Sparse              one{std::vector<uint16_t>(kind.k), std::vector<float>(kind.k)};
+    Sparse              one = make_sparse(kind.k);
     Adder               adder(kind.n);
     double              all = 0.0;
     for (const Piece & piece : pieces) {
@@ -210,11 +238,7 @@ void Chunked::merge(
     each_batch(unit, [&](int64_t first, int64_t n, int64_t offset) {
         for (int64_t b = 0; b < n; ++b) {
             for (const Piece & piece : pieces) {
-                const uint8_t * at  = piece.bytes + (first + b) * kind.bytes;
-                const char *    why = decode_group(wire_, Group::sparse, at, kind.k, one.value.data());
-                why = why != nullptr ? why
-                                     : kind.indices.decode(at + kind.value_bytes, one.index.data());
-                GT_CHECK(why == nullptr, "a piece was not checked");
+                decode(kind, piece.bytes + (first + b) * kind.bytes, one);
                 adder.add(one, piece);
             }
             adder.take(all, merged[b]);

@@ -6,6 +6,7 @@
 #include "optim/replicator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace gt {
@@ -57,7 +58,15 @@ public:
                                               : n * row_bytes(wire_, shapes_[unit.tensor].cols);
     }
 
-    void extract(const Plan & plan, const Unit & unit, float * momentum, uint8_t * out) const override {
+    void extract(
+        const Plan & plan, const Unit & unit, const Fold & fold, float * momentum, uint8_t * out
+    ) const override {
+        fold_elements(
+            fold, fold.grad, (unit.end - unit.begin) * shapes_[unit.tensor].cols, momentum
+        );
+        if (out == nullptr) {
+            return;
+        }
         std::vector<float> row, sent;
         each_row(plan, unit, [&](std::span<const int64_t> at, int64_t n) {
             gather(momentum, at, n, row);
@@ -70,6 +79,25 @@ public:
             }
             scatter(row, at, momentum);
             out += row_bytes(wire_, n);
+        });
+    }
+
+    void give_back(
+        const Plan & plan, const Unit & unit, const uint8_t * bytes, float * momentum
+    ) const override {
+        std::vector<float> row, sent;
+        each_row(plan, unit, [&](std::span<const int64_t> at, int64_t n) {
+            gather(momentum, at, n, row);
+            sent.resize(n);
+            each_group(wire_, n, [&](int64_t i, int64_t count, int64_t before) {
+                const Piece piece{bytes + before};
+                mean_of_group(wire_, std::span(&piece, 1), 0, count, 1.0, &sent[i]);
+            });
+            for (int64_t i = 0; i < n; ++i) {
+                row[i] = row[i] + sent[i];
+            }
+            scatter(row, at, momentum);
+            bytes += row_bytes(wire_, n);
         });
     }
 
@@ -164,6 +192,17 @@ private:
 };
 
 }  // namespace
+
+void fold_elements(const Fold & fold, const float * grad, int64_t n, float * momentum) {
+    if (grad == nullptr) {
+        return;
+    }
+    constexpr float kTiny = 1e-30f;
+    for (int64_t i = 0; i < n; ++i) {
+        const float x = fold.decay * momentum[i] + fold.alpha * grad[i];
+        momentum[i]   = std::fabs(x) < kTiny ? 0.0f : x;
+    }
+}
 
 void mean_of_group(
     Wire wire, std::span<const Piece> pieces, int64_t offset, int64_t n, double total, float * mean

@@ -27,6 +27,13 @@ struct Plan {
     std::vector<std::vector<int64_t>> rows;
 };
 
+// The gradient of a unit on its way into the momentum: m = decay·m + alpha·g. Momenta below 1e-30
+// count as zero: denormals are slow and say nothing.
+struct Fold {
+    const float * grad  = nullptr;  // null: none this step
+    float         decay = 1.0f, alpha = 1.0f;
+};
+
 // One host's bytes for a unit, and its share in the mean.
 struct Piece {
     const uint8_t * bytes  = nullptr;
@@ -44,16 +51,24 @@ public:
     // Bytes of a unit in the message; known without its content.
     virtual int64_t bytes(const Plan & plan, const Unit & unit) const = 0;
 
-    // Takes what is to be sent out of the unit's momentum and writes it to `out`. Afterwards
-    // momentum is, bit for bit, what was passed in minus what `merge` restores from `out` alone.
-    virtual void extract(const Plan & plan, const Unit & unit, float * momentum, uint8_t * out)
-        const = 0;
+    // Folds the gradient into the unit's momentum, takes out what is to be sent and writes it to `out`
+    // (null: no round this step, nothing is sent). The momentum is in the replicator's own basis: the
+    // coefficients of the chunks for demo, else elements. Afterwards it is, bit for bit, what
+    // the fold made of it minus what give_back would add.
+    virtual void extract(
+        const Plan & plan, const Unit & unit, const Fold & fold, float * momentum, uint8_t * out
+    ) const = 0;
 
-    // Why these bytes are not to be used, or null; adds the sum of their squares to `norm2`.
+    // Adds what the bytes hold to the momentum. REQUIRES: they passed `check`.
+    virtual void give_back(
+        const Plan & plan, const Unit & unit, const uint8_t * bytes, float * momentum
+    ) const = 0;
+
+    // Why these bytes are not to be used, or null; adds the sum of the values' squares to `norm2`.
     [[nodiscard]] virtual const char *
     check(const Plan & plan, const Unit & unit, const uint8_t * bytes, double & norm2) const = 0;
 
-    // Writes the weighted mean of the pieces to `update`.
+    // Writes the weighted mean of the pieces to `update`, in elements, whatever the basis.
     // REQUIRES: each piece passed `check`; pieces in commit order, so that all hosts sum alike.
     virtual void merge(
         const Plan & plan, const Unit & unit, std::span<const Piece> pieces, float * update
@@ -61,6 +76,9 @@ public:
 };
 
 using Shapes = std::vector<TensorShape>;
+
+// m = decay·m + alpha·g, element by element.
+void fold_elements(const Fold & fold, const float * grad, int64_t n, float * momentum);
 
 // Largest DCT coefficients of each chunk; a coefficient's mean is over those who sent it.
 std::unique_ptr<Replicator>

@@ -22,10 +22,10 @@ static int64_t count_from(const uint32_t * bits, int64_t n, uint32_t bound) {
     return count;
 }
 
-// The k-th largest of n, its bits below `last_bit` left zero.
-static uint32_t kth_largest(const uint32_t * bits, int64_t n, int64_t k, int last_bit) {
+// The k-th largest of n.
+static uint32_t kth_largest(const uint32_t * bits, int64_t n, int64_t k) {
     uint32_t found = 0;
-    for (int bit = 30; bit >= last_bit; --bit) {
+    for (int bit = 30; bit >= 0; --bit) {
         const uint32_t higher = found | 1u << bit;
         if (count_from(bits, n, higher) >= k) {
             found = higher;
@@ -34,27 +34,59 @@ static uint32_t kth_largest(const uint32_t * bits, int64_t n, int64_t k, int las
     return found;
 }
 
+// Sixteen magnitudes; they are below 2^31, so that signed comparison does.
+using Sixteen = int32_t __attribute__((vector_size(64)));
+using LooseSixteen = int32_t __attribute__((vector_size(64), aligned(4), may_alias));
+
+// maxima[i] = the largest magnitude of x[i], x[i + G], x[i + 2 G], ...
+template <int64_t G>
+static void group_maxima(const float * x, int64_t n, uint32_t * maxima) {
+    Sixteen best[G / 16] = {};
+    for (int64_t begin = 0; begin + G <= n; begin += G) {
+#pragma GCC unroll 16
+        for (int64_t i = 0; i < G / 16; ++i) {
+            const Sixteen bits =
+                *reinterpret_cast<const LooseSixteen *>(x + begin + 16 * i) & 0x7fffffff;
+            best[i] = best[i] > bits ? best[i] : bits;
+        }
+    }
+    for (int64_t i = 0; i < G / 16; ++i) {
+        *reinterpret_cast<LooseSixteen *>(maxima + 16 * i) = best[i];
+    }
+}
+
 // A magnitude that at least k elements reach: about the k-th of the maxima of groups of elements.
 static uint32_t lower_bound(const float * x, int64_t n, int64_t k, TopKScratch & scratch) {
-    constexpr int64_t kMaxGroups = 1024;
-    constexpr int     kCoarse    = 16;
-    int64_t           n_groups   = 16;
+    int64_t n_groups = 32;
     while (n_groups < 4 * k) {
         n_groups *= 2;
     }
-    if (n_groups > kMaxGroups || n < 4 * n_groups) {
+    if (n_groups > 512 || n < 4 * n_groups) {
         return 0;
     }
-    scratch.maxima.assign(n_groups, 0);
-    uint32_t *    maxima = scratch.maxima.data();
-    const int64_t n_full = n / n_groups * n_groups;
-    for (int64_t begin = 0; begin < n_full; begin += n_groups) {
-        for (int64_t i = 0; i < n_groups; ++i) {
-            const uint32_t bits = magnitude_bits(x[begin + i]);
-            maxima[i]           = maxima[i] > bits ? maxima[i] : bits;
+    scratch.maxima.resize(n_groups);
+    uint32_t * maxima = scratch.maxima.data();
+    switch (n_groups) {
+        case 32: group_maxima<32>(x, n, maxima); break;
+        case 64: group_maxima<64>(x, n, maxima); break;
+        case 128: group_maxima<128>(x, n, maxima); break;
+        case 256: group_maxima<256>(x, n, maxima); break;
+        default: group_maxima<512>(x, n, maxima); break;
+    }
+    uint32_t low = 0xffffffffu, high = 0;
+    for (int64_t i = 0; i < n_groups; ++i) {
+        low  = maxima[i] < low ? maxima[i] : low;
+        high = maxima[i] > high ? maxima[i] : high;
+    }
+    for (int i = 0; i < 8 && low < high; ++i) {  // all n_groups reach `low`, and k always do
+        const uint32_t middle = low + (high - low + 1) / 2;
+        if (count_from(maxima, n_groups, middle) >= k) {
+            low = middle;
+        } else {
+            high = middle - 1;
         }
     }
-    return kth_largest(maxima, n_groups, k, kCoarse);
+    return low;
 }
 
 // Collects the elements of at least `bound`, by ascending index; returns how many there are.
@@ -98,6 +130,23 @@ static int64_t candidates(const float * x, int64_t n, uint32_t bound, TopKScratc
     return found;
 }
 
+static constexpr uint32_t kDropped = 0xffffffffu;  // larger than any magnitude
+
+// Marks the n_drop smallest; of equal ones the last.
+static void drop_smallest(uint32_t * bits, int64_t n, int64_t n_drop) {
+    for (; n_drop > 0; --n_drop) {
+        uint32_t least = kDropped;
+        for (int64_t i = 0; i < n; ++i) {
+            least = bits[i] < least ? bits[i] : least;
+        }
+        int64_t at = n - 1;
+        while (bits[at] != least) {
+            --at;
+        }
+        bits[at] = kDropped;
+    }
+}
+
 void top_k(const float * x, int64_t n, int64_t k, uint16_t * index, TopKScratch & scratch) {
     if (k == n) {
         for (int64_t i = 0; i < n; ++i) {
@@ -105,11 +154,19 @@ void top_k(const float * x, int64_t n, int64_t k, uint16_t * index, TopKScratch 
         }
         return;
     }
-    const int64_t    n_found = candidates(x, n, lower_bound(x, n, k, scratch), scratch);
-    const uint32_t * bits    = scratch.bits.data();
-    const uint32_t   last    = kth_largest(bits, n_found, k, 0);
+    const int64_t n_found = candidates(x, n, lower_bound(x, n, k, scratch), scratch);
+    uint32_t *    bits    = scratch.bits.data();
+    if (n_found - k <= 48) {
+        drop_smallest(bits, n_found, n_found - k);
+        for (int64_t i = 0, out = 0; out < k; ++i) {
+            index[out] = scratch.index[i];
+            out += bits[i] != kDropped ? 1 : 0;
+        }
+        return;
+    }
     // of those that equal the last one, as many as there is room for
-    int64_t n_equal = k - count_from(bits, n_found, last + 1);
+    const uint32_t last    = kth_largest(bits, n_found, k);
+    int64_t        n_equal = k - count_from(bits, n_found, last + 1);
     for (int64_t i = 0, out = 0; out < k; ++i) {
         const bool equal = bits[i] == last;
         if (bits[i] > last || (equal && n_equal > 0)) {

@@ -294,6 +294,32 @@ static void fit_levels(Wire wire, const float * x, int64_t n, float max, uint16_
     r              = static_cast<uint8_t>(code < kMinR ? kMinR : code > 255 ? 255 : code);
 }
 
+// Codes of n values, and what they stand for. REQUIRES: out is zero.
+template <int kBits>
+static void
+write_levels(const Levels & levels, const float * x, int64_t n, uint8_t * out, float * restored) {
+    constexpr int kEdges = (1 << (kBits - 1)) - 1, kPerByte = 8 / kBits;
+    constexpr int64_t kBlock = 64;
+    uint32_t          code[kBlock];
+    for (int64_t begin = 0; begin < n; begin += kBlock) {
+        const int64_t count = n - begin < kBlock ? n - begin : kBlock;
+        for (int64_t i = 0; i < count; ++i) {
+            const float mag   = magnitude(x[begin + i]);
+            uint32_t    level = 0;
+            for (int e = 0; e < kEdges; ++e) {
+                level += mag < levels.edge[e] ? 1u : 0u;
+            }
+            code[i] = std::bit_cast<uint32_t>(x[begin + i]) >> 31 << (kBits - 1) | level;
+        }
+        for (int64_t i = 0; i < count; ++i) {
+            const float value   = levels.at[code[i] & kEdges];
+            restored[begin + i] = code[i] > kEdges ? -value : value;
+            out[(begin + i) / kPerByte] |=
+                static_cast<uint8_t>(code[i] << (begin + i) % kPerByte * kBits);
+        }
+    }
+}
+
 static void encode_levels(Wire wire, const float * x, int64_t n, uint8_t * out, float * restored) {
     const int   bits = wire == Wire::q4 ? 4 : 2;
     const float max  = largest(x, n);
@@ -311,16 +337,10 @@ static void encode_levels(Wire wire, const float * x, int64_t n, uint8_t * out, 
         return;
     }
     const Levels levels = make_levels(wire, decode_scale(s), r);
-    const int    n_edges = (1 << (bits - 1)) - 1;
-    for (int64_t i = 0; i < n; ++i) {
-        const float mag   = magnitude(x[i]);
-        uint32_t    level = 0;
-        for (int e = 0; e < n_edges; ++e) {
-            level += mag < levels.edge[e] ? 1u : 0u;
-        }
-        const uint32_t sign = std::bit_cast<uint32_t>(x[i]) >> 31;
-        put_code(out + 3, i, bits, sign << (bits - 1) | level);
-        restored[i] = sign != 0 ? -levels.at[level] : levels.at[level];
+    if (bits == 4) {
+        write_levels<4>(levels, x, n, out + 3, restored);
+    } else {
+        write_levels<2>(levels, x, n, out + 3, restored);
     }
 }
 
@@ -345,8 +365,14 @@ static const char * decode_levels(Wire wire, const uint8_t * in, int64_t n, floa
         value[i]        = levels.at[i];
         value[half + i] = -levels.at[i];
     }
-    for (int64_t i = 0; i < n; ++i) {
-        x[i] = value[get_code(in + 3, i, bits)];
+    if (bits == 4) {
+        for (int64_t i = 0; i < n; ++i) {
+            x[i] = value[get_code(in + 3, i, 4)];
+        }
+    } else {
+        for (int64_t i = 0; i < n; ++i) {
+            x[i] = value[get_code(in + 3, i, 2)];
+        }
     }
     bool          bad     = false;
     const int64_t n_codes = code_bytes(n, bits) * 8 / bits;

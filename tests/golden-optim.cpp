@@ -6,6 +6,7 @@
 #include "gguf.h"
 #include "optim/decoupled.h"
 #include "optim/optim.h"
+#include "optim/transform.h"
 #include "tests/golden.h"
 
 #include <algorithm>
@@ -239,15 +240,42 @@ private:
         }
     }
 
+    // A host's residual momentum in elements; empty if its optimizer has none. demo keeps coefficients.
+    std::vector<float> residual(int h, int p) {
+        for (const StateTensor & tensor : hosts_[h].optimizer->state().tensors) {
+            if (tensor.name != format("momentum.p%d", p)) {
+                continue;
+            }
+            std::vector<float> m(tensor.values.begin(), tensor.values.end());
+            return options_.replicator == "demo" ? elements(m, views(hosts_[h])[p]) : m;
+        }
+        return {};
+    }
+
+    std::vector<float> elements(const std::vector<float> & m, const ParamView & param) {
+        const ChunkGrid  grid      = chunk_grid(shape_of(param), parse_chunk(options_.chunk));
+        const auto       transform = make_dct_transform(grid);
+        const LaneBuffer scratch(transform->scratch_size());
+        const int64_t    n = grid.chunk_size(), per_row = grid.chunks_per_row();
+        std::vector<float> result(m.size());
+        for (int64_t i = 0; i < grid.n_chunks(); ++i) {
+            Sparse chunk;
+            for (int64_t j = 0; j < n; ++j) {
+                chunk.index.push_back(static_cast<uint16_t>(j));
+                chunk.value.push_back(m[i * n + j]);
+            }
+            const int64_t offset = i / per_row * grid.side_rows * grid.cols + i % per_row * grid.side_cols;
+            transform->restore(&chunk, 1, result.data() + offset, grid.cols, scratch.data());
+        }
+        return result;
+    }
+
     // The momentum's largest magnitude before extraction, which the bound on residuals refers to.
     void note_momentum(int h, int p) {
-        for (const StateTensor & tensor : hosts_[h].optimizer->state().tensors) {
-            if (tensor.name == format("momentum.p%d", p)) {
-                for (size_t i = 0; i < tensor.values.size(); ++i) {
-                    const float m = options_.decay * tensor.values[i] + lr_ * hosts_[h].grad[p][i];
-                    largest_[p]   = std::max(largest_[p], std::fabs(m));
-                }
-            }
+        const std::vector<float> m = residual(h, p);
+        for (size_t i = 0; i < m.size(); ++i) {
+            const float x = options_.decay * m[i] + lr_ * hosts_[h].grad[p][i];
+            largest_[p]   = std::max(largest_[p], std::fabs(x));
         }
     }
 
@@ -281,17 +309,13 @@ private:
         if (options_.replicator == "full" || options_.replicator == "none" || kind_ == "diloco.run") {
             return;
         }
-        for (const StateTensor & tensor : hosts_[h].optimizer->state().tensors) {
-            for (int p = 0; p < n_params_; ++p) {
-                if (tensor.name != format("momentum.p%d", p)) {
-                    continue;
-                }
-                const std::string name = format("delta/s%u/n%d/p%d", step, h, p);
-                const auto        want = file_.values(name);
-                for (size_t i = 0; i < want.size(); ++i) {
-                    const double error = std::fabs(static_cast<double>(tensor.values[i]) - want[i]);
-                    worst.note(error, 1e-5 * largest_[p], name);
-                }
+        for (int p = 0; p < n_params_; ++p) {
+            const std::string        name = format("delta/s%u/n%d/p%d", step, h, p);
+            const auto               want = file_.values(name);
+            const std::vector<float> have = residual(h, p);
+            for (size_t i = 0; i < want.size(); ++i) {
+                const double error = std::fabs(static_cast<double>(have[i]) - want[i]);
+                worst.note(error, 1e-5 * largest_[p], name);
             }
         }
     }
