@@ -129,6 +129,10 @@ Millis Membership::deadline() const {
 }
 
 bool Membership::is_time(Time now) const {
+    if (options_.n_steps != 0 && head_->step != kNone && head_->step + 1 >= options_.n_steps &&
+        order_ && order_->digests.size() == order_->parts.size()) {
+        return true;  // the last checkpoint is there; no message will come that could list it
+    }
     size_t n_live = 0, n_awaited = 0, n_awaited_here = 0, n_live_here = 0;
     for (const CommitHost & host : head_->hosts) {
         const bool here = arrived_.contains(host.name);
@@ -250,8 +254,10 @@ void Membership::update_hosts(Commit & commit, Time now) const {
 }
 
 void Membership::order_checkpoint(Commit & commit) const {
-    if (options_.checkpoint_every == 0 || commit.messages.empty() || commit.phase == 1 ||
-        commit.index < last_order_ + options_.checkpoint_every) {
+    const bool is_last = options_.n_steps != 0 && commit.step + 1 >= options_.n_steps;
+    const bool is_due =
+        options_.checkpoint_every != 0 && commit.index >= last_order_ + options_.checkpoint_every;
+    if (commit.messages.empty() || commit.phase == 1 || !(is_last || is_due)) {
         return;
     }
     for (const CommitMessage & message : commit.messages) {  // who just sent is surely there
@@ -267,11 +273,12 @@ void Membership::list_checkpoint(Commit & commit) const {
     if (!order_ || order_->digests.size() != order_->parts.size()) {
         return;
     }
-    const uint64_t digest = order_->digests.begin()->second;
+    uint64_t digest = 0;  // 0: that writer didn't say
     for (const auto & [part, other] : order_->digests) {
-        if (other != digest) {
+        if (other != 0 && digest != 0 && other != digest) {
             return;  // parts of different states: the next order will do better
         }
+        digest = other != 0 ? other : digest;
     }
     commit.complete_at = commit.index;
     commit.complete    = CheckpointList{

@@ -28,6 +28,7 @@ struct MembershipOptions {
     Millis   max_deadline{600'000};
     Millis   gone_after{60'000};      // silent for so long (and four deadlines): not a member
     uint64_t checkpoint_every = 100;  // rounds between shared checkpoints; 0: none after the first
+    uint64_t n_steps          = 0;    // the run ends there, with a last checkpoint; 0: not known
 };
 
 // A shared checkpoint that is being written.
@@ -42,6 +43,8 @@ struct CheckpointOrder {
 class Membership {
 public:
     explicit Membership(const MembershipOptions & options) : options_(options) {}
+
+    void set_options(const MembershipOptions & options) { options_ = options; }
 
     // Takes a commit as the newest; its round is over and the next one is open since `now`.
     void advance(const Commit & head, const Key32 & digest, Time now);

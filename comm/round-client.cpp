@@ -24,7 +24,7 @@ const Commit * RoundClient::newest_commit() const {
 void RoundClient::publish(
     uint64_t step, uint8_t phase, uint64_t weight, std::span<const uint8_t> body
 ) {
-    const uint64_t  index = std::max(pos_, in_flight_.empty() ? 0 : in_flight_.back().index) + 1;
+    const uint64_t  index = next_index();
     const MessageId id{index, options_.host, incarnation_};
     MessageHead     head = head_of_next_;
     head.step            = step;
@@ -220,6 +220,7 @@ void RoundClient::settle(const Commit & commit, OpenedRound & out) {
     }
     const InFlight sent = in_flight_.front();
     in_flight_.pop_front();
+    out.mine                      = sent.step;
     const CommitMessage * listed  = commit.message_of(options_.host);
     const bool            is_ours = listed && listed->incarnation == sent.incarnation &&
                          (!sent.digest || *sent.digest == listed->digest);

@@ -14,6 +14,7 @@
 #include "comm/membership.h"
 #include "ggml-train/exchange.h"
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -32,6 +33,7 @@ struct OpenedRound {
     Commit               commit;
     std::vector<Message> messages;                // what could be opened: the same on every host
     bool                 has_mine        = true;  // ours is among them, or there was none
+    uint64_t             mine            = 0;     // step that our message was published for
     Fault                fault           = Fault::none;
     bool                 drop_residual   = false;
     bool                 is_settled_only = false;  // nothing to apply: joining skipped this round
@@ -67,6 +69,11 @@ public:
     // Digest of the shared state as it is now, after the last round returned; and metrics.
     void report(const StepReport & report);
 
+    // The index that publish will take.
+    uint64_t next_index() const {
+        return std::max(pos_, in_flight_.empty() ? 0 : in_flight_.back().index) + 1;
+    }
+
     Bytes    mark() const;
     void     leave();
     uint64_t index() const { return pos_; }
@@ -74,6 +81,7 @@ public:
     uint64_t newest() const { return pos_ + ahead_.size(); }
     size_t   n_in_flight() const { return in_flight_.size(); }
     uint64_t state_digest() const { return head_of_next_.state_digest; }
+    uint64_t state_index() const { return head_of_next_.state_index; }
 
 private:
     struct InFlight {

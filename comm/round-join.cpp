@@ -137,7 +137,7 @@ void RoundClient::settle_skipped(const std::deque<ChainEntry> & chain) {
         } else {
             in_flight_.pop_front();  // unknown: better lost than sent twice
         }
-        out.commit.step = sent.step;
+        out.commit.step = out.mine = sent.step;
         settled_.push_back(std::move(out));
     }
 }

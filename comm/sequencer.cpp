@@ -1,6 +1,7 @@
 // comm/sequencer.cpp — one pass: presences, messages, parts, and the commit if it is time.
 #include "comm/sequencer.h"
 
+#include "comm/run-settings.h"
 #include "comm/wire.h"
 
 #include <algorithm>
@@ -26,6 +27,13 @@ bool Sequencer::poll(Time now) {
     }
     if (!leads_ && !follow(now)) {
         return false;
+    }
+    if (!has_settings_) {
+        if (const auto settings = read_settings(store_, keys_)) {
+            apply_settings(*settings, options_.membership);
+            membership_.set_options(options_.membership);
+            has_settings_ = true;
+        }
     }
     if (!has_notes_ && (!listed_ || now - looked_ >= options_.presence_poll)) {
         look_for_presences(now);

@@ -69,7 +69,8 @@ private:
     Membership       membership_;
     Retention        retention_;
 
-    bool                  loaded_ = false, leads_ = false, has_notes_ = false, listed_ = false;
+    bool loaded_ = false, leads_ = false, has_notes_ = false, listed_ = false,
+         has_settings_           = false;
     uint64_t              epoch_ = 0, seen_epoch_ = 0;
     Time                  moved_{}, looked_{}, looked_lost_{};
     std::set<std::string> presences_;  // keys that were taken in

@@ -137,7 +137,11 @@ public:
     virtual void report(const StepReport & report) = 0;
 
     // A part of the shared checkpoint, as Round::write_parts asked for; sent in the background.
+    // `round`: as in the Round; for Joined::write_parts its step - 1.
     virtual void put_part(uint64_t round, int part, Bytes bytes) = 0;
 };
+
+// What comm/ makes: both in one.
+class RunPeers : public Peers, public SharedRun {};
 
 }  // namespace gt

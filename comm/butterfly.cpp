@@ -1,0 +1,291 @@
+// comm/butterfly.cpp — inputs committed, shards averaged, outputs committed.
+#include "comm/butterfly.h"
+
+#include "comm/wire.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace gt {
+
+constexpr size_t kMaxShards = 4096;
+
+DenseCodec make_float_codec(int n_shards) {
+    DenseCodec codec;
+    codec.n_shards = n_shards;
+    codec.split    = [](std::span<const uint8_t> message, int n) {
+        std::vector<Bytes> shards;
+        const size_t       n_floats = message.size() / 4;
+        for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+            const size_t begin = 4 * (n_floats * i / n), end = 4 * (n_floats * (i + 1) / n);
+            shards.emplace_back(message.begin() + begin, message.begin() + end);
+        }
+        return shards;
+    };
+    codec.average = [](std::span<const Message> shards) {
+        Bytes    out(shards.empty() ? 0 : shards[0].bytes.size());
+        uint64_t total = 0;
+        for (const Message & shard : shards) {
+            total += shard.bytes.size() == out.size() ? shard.weight : 0;
+        }
+        for (size_t i = 0; i + 4 <= out.size(); i += 4) {
+            double sum = 0;
+            for (const Message & shard : shards) {
+                float value = 0;
+                if (shard.bytes.size() == out.size()) {
+                    std::memcpy(&value, &shard.bytes[i], 4);
+                    sum += static_cast<double>(shard.weight) * static_cast<double>(value);
+                }
+            }
+            const auto mean = static_cast<float>(sum / static_cast<double>(total));
+            std::memcpy(&out[i], &mean, 4);
+        }
+        return out;
+    };
+    codec.join = [](std::span<const Bytes> shards) {
+        Bytes out;
+        for (const Bytes & shard : shards) {
+            out.insert(out.end(), shard.begin(), shard.end());
+        }
+        return out;
+    };
+    return codec;
+}
+
+Butterfly::Butterfly(
+    Store &             store,
+    const RunKeys &     keys,
+    RoundClient &       client,
+    const std::string & host,
+    const DenseCodec &  codec,
+    RoundClient::Upload upload,
+    Millis              patience
+)
+    : store_(store), keys_(keys), client_(client), host_(host), codec_(codec),
+      upload_(std::move(upload)), patience_(patience), paths_(keys.run) {
+    GT_CHECK(
+        codec_.n_shards > 0 && codec_.n_shards <= static_cast<int>(kMaxShards),
+        "a dense exchange needs shards"
+    );
+}
+
+static SealContext shard_context(
+    const RunKeys & keys, uint64_t index, const std::string & host, uint64_t life, int number
+) {
+    return {
+        .run         = keys.run,
+        .kind        = "shard",
+        .round       = index,
+        .host        = host,
+        .incarnation = life,
+        .part        = static_cast<uint32_t>(number)};
+}
+
+// Shards of outputs have numbers behind those of inputs.
+void Butterfly::put(
+    uint64_t index, uint64_t dies_with, int number, std::span<const uint8_t> bytes
+) {
+    const uint64_t life   = client_.incarnation();
+    const Bytes    sealed = seal(keys_, shard_context(keys_, index, host_, life, number), bytes);
+    upload_(
+        paths_.shard(index, host_, life, number),
+        make_frame(
+            {.kind        = static_cast<uint8_t>(Kind::shard),
+             .run         = keys_.run,
+             .round       = index,
+             .host        = host_,
+             .incarnation = life,
+             .payload     = sealed}
+        ),
+        dies_with
+    );
+}
+
+std::optional<Bytes> Butterfly::get(uint64_t index, const Shard & shard, int number, Time give_up) {
+    while (true) {
+        try {
+            const auto value =
+                store_.get(paths_.shard(index, shard.host, shard.incarnation, number), Millis(200));
+            const auto frame = value ? parse_frame(*value) : std::nullopt;
+            auto       text =
+                frame
+                          ? open_sealed(
+                                keys_, shard_context(keys_, index, shard.host, shard.incarnation, number),
+                                frame->payload
+                            )
+                          : std::nullopt;
+            if (text && text->size() == shard.size && digest256(*text) == shard.digest) {
+                return text;
+            }
+        } catch (const StoreError &) {
+            // try again
+        }
+        if (std::chrono::steady_clock::now() >= give_up) {
+            return std::nullopt;
+        }
+        std::this_thread::sleep_for(Millis(50));
+    }
+}
+
+void Butterfly::publish(uint64_t step, uint64_t weight, std::span<const uint8_t> message) {
+    const uint64_t           index  = client_.next_index();
+    const std::vector<Bytes> shards = codec_.split(message, codec_.n_shards);
+    GT_CHECK(static_cast<int>(shards.size()) == codec_.n_shards, "split makes n_shards shards");
+    WireWriter body;
+    body.u16(shards.size());
+    for (size_t i = 0; i < shards.size(); ++i) {
+        put(index, index, static_cast<int>(i), shards[i]);  // before the message that tells of them
+        body.u64(shards[i].size());
+        body.raw(digest256(shards[i]));
+    }
+    client_.publish(step, 1, weight, body.bytes());
+}
+
+void Butterfly::begin(OpenedRound opened) {
+    work_.emplace();
+    const uint64_t index = opened.commit.index;
+    for (const Message & message : opened.messages) {
+        WireReader         in(message.bytes);
+        std::vector<Shard> shards(in.u16() == codec_.n_shards ? codec_.n_shards : 0);
+        for (Shard & shard : shards) {
+            shard.host        = message.host;
+            shard.incarnation = opened.commit.message_of(message.host)->incarnation;
+            shard.weight      = message.weight;
+            shard.size        = in.u64();
+            shard.digest      = in.key();
+        }
+        if (in.at_end() && !shards.empty()) {
+            work_->shards.push_back(std::move(shards));
+            work_->averagers.push_back(message.host);
+        } else if (message.host == host_) {
+            opened.has_mine = false;
+        }
+    }
+    work_->inputs = std::move(opened);
+    do_our_share(index);
+}
+
+void Butterfly::take_outputs(const OpenedRound & opened) {
+    if (!work_) {
+        work_.emplace();  // joined between inputs and outputs: these will do
+    }
+    std::vector<std::string> listed;
+    for (const Message & message : opened.messages) {
+        listed.push_back(message.host);
+        WireReader     in(message.bytes);
+        const uint64_t index    = in.u64();
+        const int      n_shards = in.u16();
+        if (work_->shards.empty() && work_->outputs.empty()) {
+            work_->inputs.commit.index = index;
+        }
+        if (n_shards != codec_.n_shards || index != work_->inputs.commit.index) {
+            continue;
+        }
+        for (size_t n = in.u16(); n > 0 && in.ok(); --n) {
+            const int number = in.u16();
+            Shard     shard;
+            shard.host        = message.host;
+            shard.incarnation = opened.commit.message_of(message.host)->incarnation;
+            shard.size        = in.u64();
+            shard.digest      = in.key();
+            if (in.ok() && number < n_shards) {
+                work_->outputs.try_emplace(number, shard);  // the first in commit order holds
+            }
+        }
+    }
+    if (!listed.empty()) {
+        work_->averagers = listed;
+    }
+}
+
+// Averages the missing shards that fall to us, and tells all; also if there is none, since the
+// others wait for every member.
+void Butterfly::do_our_share(uint64_t index) {
+    if (client_.newest() > index) {
+        return;  // we are behind: the round that our share would go to is closed
+    }
+    const uint64_t inputs = work_->inputs.commit.index;
+    WireWriter     list;
+    size_t         n = 0;
+    for (int j = 0; j < codec_.n_shards && !work_->averagers.empty(); ++j) {
+        const auto & averager =
+            work_->averagers[(static_cast<size_t>(j) + index) % work_->averagers.size()];
+        if (work_->outputs.contains(j) || averager != host_ || work_->shards.empty()) {
+            continue;
+        }
+        std::vector<Message> shards;
+        const Time           give_up = std::chrono::steady_clock::now() + patience_;
+        for (const auto & of_host : work_->shards) {
+            const Shard & shard = of_host[static_cast<size_t>(j)];
+            if (auto bytes = get(inputs, shard, j, give_up)) {
+                shards.push_back({shard.host, shard.weight, std::move(*bytes)});
+            }
+        }
+        if (shards.empty()) {
+            continue;  // perhaps another one can
+        }
+        const Bytes mean = codec_.average(shards);
+        put(inputs, client_.next_index(), codec_.n_shards + j, mean);
+        list.u16(static_cast<uint64_t>(j));
+        list.u64(mean.size());
+        list.raw(digest256(mean));
+        ++n;
+    }
+    WireWriter body;
+    body.u64(inputs);
+    body.u16(static_cast<uint64_t>(codec_.n_shards));
+    body.u16(n);
+    body.raw(list.bytes());
+    const Commit & commit = work_->inputs.commit;
+    client_.publish(commit.step, 2, 1, body.bytes());
+}
+
+OpenedRound Butterfly::finish(const OpenedRound & opened) {
+    std::vector<Bytes> shards;
+    const Time         give_up = std::chrono::steady_clock::now() + patience_;
+    for (const auto & [number, shard] : work_->outputs) {
+        auto bytes = get(work_->inputs.commit.index, shard, codec_.n_shards + number, give_up);
+        if (!bytes) {  // committed, and gone from the store: a later checkpoint will do
+            OpenedRound out = work_->inputs;
+            out.fault       = Fault::expired;
+            work_.reset();
+            return out;
+        }
+        shards.push_back(std::move(*bytes));
+    }
+    OpenedRound out;
+    uint64_t    weight = 0;
+    for (const auto & of_host : work_->shards) {
+        weight += of_host[0].weight;
+    }
+    out.commit = opened.commit;
+    out.commit.hosts =
+        work_->inputs.commit.hosts.empty() ? opened.commit.hosts : work_->inputs.commit.hosts;
+    out.commit.messages = work_->inputs.commit.messages;
+    out.has_mine        = work_->inputs.has_mine;
+    out.mine            = work_->inputs.mine;
+    out.drop_residual   = opened.drop_residual || work_->inputs.drop_residual;
+    out.messages.push_back({"", std::max<uint64_t>(weight, 1), codec_.join(shards)});
+    work_.reset();
+    return out;
+}
+
+std::optional<OpenedRound> Butterfly::take(OpenedRound opened) {
+    const Commit & commit = opened.commit;
+    if (commit.phase == 1) {
+        begin(std::move(opened));
+        return std::nullopt;
+    }
+    if (commit.phase != 2 && !work_) {
+        return opened;  // an empty round between two exchanges
+    }
+    take_outputs(opened);
+    if (static_cast<int>(work_->outputs.size()) == codec_.n_shards) {
+        return finish(opened);
+    }
+    work_->inputs.commit.step = commit.messages.empty() ? work_->inputs.commit.step : commit.step;
+    do_our_share(commit.index);
+    return std::nullopt;
+}
+
+}  // namespace gt

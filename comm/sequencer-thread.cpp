@@ -1,0 +1,30 @@
+// comm/sequencer-thread.cpp — see sequencer-thread.h.
+#include "comm/sequencer-thread.h"
+
+namespace gt {
+
+SequencerThread::SequencerThread(
+    Store & store, const RunKeys & keys, const SequencerOptions & options, Millis poll
+)
+    : thread_([this, &store, keys, options, poll] {
+          Sequencer sequencer(store, keys, options);
+          while (!stop_) {
+              bool moved = false;
+              try {
+                  moved  = sequencer.poll(std::chrono::steady_clock::now());
+                  leads_ = sequencer.leads();
+              } catch (const StoreError &) {
+                  // try again
+              }
+              if (!moved) {
+                  std::this_thread::sleep_for(poll);
+              }
+          }
+      }) {}
+
+SequencerThread::~SequencerThread() {
+    stop_ = true;
+    thread_.join();
+}
+
+}  // namespace gt

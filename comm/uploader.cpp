@@ -1,0 +1,70 @@
+// comm/uploader.cpp — one thread, one job after the other.
+#include "comm/uploader.h"
+
+namespace gt {
+
+Uploader::Uploader() : thread_([this] { loop(); }) {}
+
+Uploader::~Uploader() {
+    {
+        const std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+void Uploader::push(Job job) {
+    {
+        const std::lock_guard lock(mutex_);
+        jobs_.push_back(std::move(job));
+    }
+    changed_.notify_all();
+}
+
+void Uploader::closed(uint64_t index) {
+    const std::lock_guard lock(mutex_);
+    closed_ = std::max(closed_, index);
+}
+
+bool Uploader::drain(Millis patience) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, patience, [&] { return jobs_.empty() && !is_busy_; });
+}
+
+void Uploader::loop() {
+    Millis           pause{100};
+    std::unique_lock lock(mutex_);
+    while (true) {
+        changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+        if (stop_) {
+            return;
+        }
+        const Job job = std::move(jobs_.front());
+        jobs_.pop_front();
+        if (job.index != kNone && job.index <= closed_) {
+            changed_.notify_all();
+            continue;
+        }
+        is_busy_ = true;
+        lock.unlock();
+        bool done = true;
+        try {
+            job.run();
+        } catch (const StoreError &) {
+            done = false;
+        }
+        lock.lock();
+        if (done) {
+            pause = Millis(100);
+        } else {
+            jobs_.push_front(job);
+            changed_.wait_for(lock, pause, [&] { return stop_; });
+            pause = std::min(2 * pause, Millis(5000));
+        }
+        is_busy_ = false;
+        changed_.notify_all();
+    }
+}
+
+}  // namespace gt
