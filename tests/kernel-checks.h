@@ -24,7 +24,9 @@ inline Floats random_floats(uint64_t seed, int64_t n, float scale = 1.0f) {
     return x;
 }
 
-inline Floats unwritten(int64_t n) { return Floats(n, std::numeric_limits<float>::quiet_NaN()); }
+inline Floats unwritten(int64_t n) {
+    return Floats(n, std::numeric_limits<float>::quiet_NaN());
+}
 
 // Calls f with the part of each of n_threads threads.
 template <class F>

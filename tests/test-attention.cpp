@@ -51,9 +51,9 @@ static Reference plain_attention(const Attention & a, const Floats & qkv, const 
 
 static void check(const Attention & a, float scale) {
     CAPTURE(a.B, a.T, a.H, a.Hkv, a.D, a.causal, scale);
-    const int64_t n_o = a.B * a.T * a.H * a.D;
-    const Floats  qkv = random_floats(1, a.B * a.T * (a.H + 2 * a.Hkv) * a.D, scale);
-    const Floats  d_o = random_floats(2, n_o);
+    const int64_t   n_o = a.B * a.T * a.H * a.D;
+    const Floats    qkv = random_floats(1, a.B * a.T * (a.H + 2 * a.Hkv) * a.D, scale);
+    const Floats    d_o = random_floats(2, n_o);
     const Reference ref = plain_attention(a, qkv, d_o);
     for (const int n_threads : kThreads) {
         Floats o = unwritten(n_o), lse = unwritten(a.B * a.H * a.T), dqkv = unwritten(qkv.size());

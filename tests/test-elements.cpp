@@ -15,13 +15,18 @@ static Doubles map2(const Floats & x, const Floats & d, std::function<double(dou
     return y;
 }
 
-static double phi(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * M_PI); }
-static double gelu_erf(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
+static double phi(double x) {
+    return std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
+}
+static double gelu_erf(double x) {
+    return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+}
 static double gelu_tanh(double x) {
     return x / (1.0 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 static double gelu_tanh_slope(double x) {
-    const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), s = 1 / (1 + std::exp(-2 * u));
+    const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x),
+                 s = 1 / (1 + std::exp(-2 * u));
     return s + x * 2 * s * (1 - s) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
@@ -88,10 +93,14 @@ TEST_CASE("swiglu_and_its_gradients_match_libm") {
             Floats got_dgate = unwritten(n), up_in_place = dy;
             run(n_threads, [&](Part part) {
                 swiglu(part, n, gate.data(), up.data(), got_y.data());
-                swiglu_back(part, n, gate.data(), up.data(), gate_in_place.data(),
-                            gate_in_place.data(), got_dup.data());
-                swiglu_back(part, n, gate.data(), up.data(), up_in_place.data(), got_dgate.data(),
-                            up_in_place.data());
+                swiglu_back(
+                    part, n, gate.data(), up.data(), gate_in_place.data(), gate_in_place.data(),
+                    got_dup.data()
+                );
+                swiglu_back(
+                    part, n, gate.data(), up.data(), up_in_place.data(), got_dgate.data(),
+                    up_in_place.data()
+                );
             });
             REQUIRE(difference(got_y, y) < kClose);
             REQUIRE(difference(gate_in_place, dgate) < kClose);
@@ -112,8 +121,8 @@ TEST_CASE("rope_rotates_pairs_and_back") {
                 for (int64_t i = 0; i < D; i += 2) {
                     const int64_t at    = (row * n_heads + h) * D + i;
                     const double  angle = (double) (row % T) * std::pow(10000.0, -(double) i / D);
-                    want[at]     = x[at] * std::cos(angle) - x[at + 1] * std::sin(angle);
-                    want[at + 1] = x[at] * std::sin(angle) + x[at + 1] * std::cos(angle);
+                    want[at]            = x[at] * std::cos(angle) - x[at + 1] * std::sin(angle);
+                    want[at + 1]        = x[at] * std::sin(angle) + x[at + 1] * std::cos(angle);
                 }
             }
         }
@@ -162,7 +171,9 @@ TEST_CASE("embedding_and_its_gradients_match_plain_loops") {
                 Floats got_table    = beta == 0.0f ? unwritten(V * C) : table;
                 Floats got_position = beta == 0.0f ? unwritten(T * C) : position;
                 run(n_threads, [&](Part part) {
-                    embedding(part, n, T, C, ids.data(), table.data(), position.data(), got_x.data());
+                    embedding(
+                        part, n, T, C, ids.data(), table.data(), position.data(), got_x.data()
+                    );
                     embedding(part, n, T, C, ids.data(), table.data(), nullptr, got_plain.data());
                     embedding_back(part, n, V, C, ids.data(), dx.data(), beta, got_table.data());
                     position_back(part, B, T, C, dx.data(), beta, got_position.data());
@@ -205,13 +216,17 @@ TEST_CASE("cross_entropy_and_its_gradient_match_plain_loops") {
             for (const int n_threads : kThreads) {
                 Floats got = logits, got_loss = unwritten(rows), loss_only = unwritten(rows);
                 run(n_threads, [&](Part part) {
-                    cross_entropy(part, rows, V, ld, got.data(), labels.data(), smoothing, scale,
-                                  false, loss_only.data());
+                    cross_entropy(
+                        part, rows, V, ld, got.data(), labels.data(), smoothing, scale, false,
+                        loss_only.data()
+                    );
                 });
                 REQUIRE(got == logits);
                 run(n_threads, [&](Part part) {
-                    cross_entropy(part, rows, V, ld, got.data(), labels.data(), smoothing, scale,
-                                  true, got_loss.data());
+                    cross_entropy(
+                        part, rows, V, ld, got.data(), labels.data(), smoothing, scale, true,
+                        got_loss.data()
+                    );
                 });
                 REQUIRE(difference(loss_only, loss) < kClose);
                 REQUIRE(difference(got_loss, loss) < kClose);

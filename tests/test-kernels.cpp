@@ -12,8 +12,8 @@ TEST_CASE("gemm_matches_plain_loops") {
         for (int flags = 0; flags < 32; ++flags) {
             const bool    ta = flags & 1, tb = flags & 2;
             const int64_t lda = (ta ? s.M : s.K) + 3, ldb = (tb ? s.K : s.N) + 1, ldc = s.N + 2;
-            const Floats  A = random_floats(1, (ta ? s.K : s.M) * lda);
-            const Floats  B = random_floats(2, (tb ? s.N : s.K) * ldb);
+            const Floats  A    = random_floats(1, (ta ? s.K : s.M) * lda);
+            const Floats  B    = random_floats(2, (tb ? s.N : s.K) * ldb);
             const Floats  bias = random_floats(3, s.N), residual = random_floats(4, s.M * ldc);
             const Floats  before = random_floats(5, s.M * ldc);
             const bool    beta = flags & 4, has_bias = flags & 8, has_residual = flags & 16;
@@ -40,10 +40,22 @@ TEST_CASE("gemm_matches_plain_loops") {
                     std::fill_n(C.data() + m * ldc, s.N, std::numeric_limits<float>::quiet_NaN());
                 }
                 run(n_threads, [&](Part part) {
-                    gemm(part, {.ta = ta, .tb = tb, .M = s.M, .N = s.N, .K = s.K, .A = A.data(),
-                                .lda = lda, .B = B.data(), .ldb = ldb, .C = C.data(), .ldc = ldc,
-                                .beta = beta ? 1.0f : 0.0f, .bias = has_bias ? bias.data() : nullptr,
-                                .residual = has_residual ? residual.data() : nullptr});
+                    gemm(
+                        part, {.ta       = ta,
+                               .tb       = tb,
+                               .M        = s.M,
+                               .N        = s.N,
+                               .K        = s.K,
+                               .A        = A.data(),
+                               .lda      = lda,
+                               .B        = B.data(),
+                               .ldb      = ldb,
+                               .C        = C.data(),
+                               .ldc      = ldc,
+                               .beta     = beta ? 1.0f : 0.0f,
+                               .bias     = has_bias ? bias.data() : nullptr,
+                               .residual = has_residual ? residual.data() : nullptr}
+                    );
                 });
                 REQUIRE(difference(C, want) < kClose);
             }
@@ -99,19 +111,29 @@ TEST_CASE("norms_and_their_gradients_match_plain_loops") {
                     Floats got_y = unwritten(rows * C), got_stats = unwritten(rows * 2);
                     Floats got_dx = add, got_dw = dw0, got_db = db0, alone = unwritten(rows * C);
                     run(n_threads, [&](Part part) {
-                        rms ? rms_norm(part, rows, C, eps, x.data(), w.data(), got_y.data(),
-                                       got_stats.data())
-                            : layer_norm(part, rows, C, eps, x.data(), w.data(), b.data(),
-                                         got_y.data(), got_stats.data());
+                        rms ? rms_norm(
+                                  part, rows, C, eps, x.data(), w.data(), got_y.data(),
+                                  got_stats.data()
+                              )
+                            : layer_norm(
+                                  part, rows, C, eps, x.data(), w.data(), b.data(), got_y.data(),
+                                  got_stats.data()
+                              );
                     });
                     const auto back = rms ? rms_norm_back : layer_norm_back;
                     run(n_threads, [&](Part part) {
-                        back(part, rows, C, dy.data(), x.data(), w.data(), got_stats.data(),
-                             got_dx.data(), got_dx.data());
-                        back(part, rows, C, dy.data(), x.data(), w.data(), got_stats.data(), nullptr,
-                             alone.data());
-                        norm_back_params(part, rows, C, dy.data(), x.data(), got_stats.data(), 1.0f,
-                                         got_dw.data(), got_db.data());
+                        back(
+                            part, rows, C, dy.data(), x.data(), w.data(), got_stats.data(),
+                            got_dx.data(), got_dx.data()
+                        );
+                        back(
+                            part, rows, C, dy.data(), x.data(), w.data(), got_stats.data(), nullptr,
+                            alone.data()
+                        );
+                        norm_back_params(
+                            part, rows, C, dy.data(), x.data(), got_stats.data(), 1.0f,
+                            got_dw.data(), got_db.data()
+                        );
                     });
                     for (int64_t i = 0; i < rows * C; ++i) {
                         alone[i] += add[i];
@@ -127,8 +149,10 @@ TEST_CASE("norms_and_their_gradients_match_plain_loops") {
 
                     Floats only_dw = unwritten(C);
                     run(n_threads, [&](Part part) {
-                        norm_back_params(part, rows, C, dy.data(), x.data(), got_stats.data(), 0.0f,
-                                         only_dw.data(), nullptr);
+                        norm_back_params(
+                            part, rows, C, dy.data(), x.data(), got_stats.data(), 0.0f,
+                            only_dw.data(), nullptr
+                        );
                     });
                     for (int64_t c = 0; c < C; ++c) {
                         REQUIRE(only_dw[c] + dw0[c] == Approx(dw[c]).margin(1e-4));

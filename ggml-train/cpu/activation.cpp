@@ -69,8 +69,15 @@ void swiglu(Part part, int64_t n, const float * gate, const float * up, float * 
     });
 }
 
-void swiglu_back(Part part, int64_t n, const float * gate, const float * up, const float * dy,
-                 float * dgate, float * dup) {
+void swiglu_back(
+    Part          part,
+    int64_t       n,
+    const float * gate,
+    const float * up,
+    const float * dy,
+    float *       dgate,
+    float *       dup
+) {
     const Range mine = share(part, n, 16);
     each(mine.end - mine.begin, [&](int64_t j, auto k) {
         const int64_t i = mine.begin + j;
@@ -82,8 +89,18 @@ void swiglu_back(Part part, int64_t n, const float * gate, const float * up, con
 }
 
 // Positions are split over threads: the angles of one are worked out once for all rows and heads.
-void rope(Part part, int64_t B, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base,
-          bool backward, const float * x, float * y) {
+void rope(
+    Part          part,
+    int64_t       B,
+    int64_t       T,
+    int64_t       n_heads,
+    int64_t       n_rot,
+    int64_t       D,
+    float         freq_base,
+    bool          backward,
+    const float * x,
+    float *       y
+) {
     // a pair (p, q) becomes (p cos - q sin, q cos + p sin): v * cosines + swapped v * sines
     thread_local std::vector<float> angles;
     angles.resize(2 * D);
@@ -94,8 +111,9 @@ void rope(Part part, int64_t B, int64_t T, int64_t n_heads, int64_t n_rot, int64
     const Range   mine = share(part, T);
     for (int64_t t = mine.begin; t < mine.end; ++t) {
         for (int64_t i = 0; i < D; i += 2) {
-            const double angle = (double) t * std::pow((double) freq_base, -(double) i / (double) D);
-            const float  s     = (float) std::sin(angle) * (backward ? -1.0f : 1.0f);
+            const double angle =
+                (double) t * std::pow((double) freq_base, -(double) i / (double) D);
+            const float s = (float) std::sin(angle) * (backward ? -1.0f : 1.0f);
             cosines[i] = cosines[i + 1] = (float) std::cos(angle);
             sines[i]                    = -s;
             sines[i + 1]                = s;
@@ -111,8 +129,9 @@ void rope(Part part, int64_t B, int64_t T, int64_t n_heads, int64_t n_rot, int64
                 });
             }
             if (x != y && n_rot < n_heads) {
-                std::memcpy(yt + n_rot * D, xt + n_rot * D,
-                            (size_t) ((n_heads - n_rot) * D) * sizeof(float));
+                std::memcpy(
+                    yt + n_rot * D, xt + n_rot * D, (size_t) ((n_heads - n_rot) * D) * sizeof(float)
+                );
             }
         }
     }

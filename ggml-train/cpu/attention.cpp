@@ -13,16 +13,16 @@ namespace gt::cpu {
 namespace {
 
 constexpr int64_t kTile    = 64;  // rows of a tile,
-constexpr int64_t kOneTile = 96;  // unless this or less makes do with one: the 65 tokens of a small ViT
+constexpr int64_t kOneTile = 96;  // unless so few tokens make do with one: the 65 of a small ViT
 constexpr int64_t kStrip   = 4;   // key tiles that share one pass of the forward softmax
 constexpr float   kMasked  = -1e30f;
 
 // Sizes shared by both directions.
 struct Plan {
-    int64_t D;     // head size, padded to registers
-    int64_t tile;  // rows of a tile, a multiple of kLanes
-    int64_t ld;    // from token to token in qkv
-    int64_t group; // query heads per key head
+    int64_t D;      // head size, padded to registers
+    int64_t tile;   // rows of a tile, a multiple of kLanes
+    int64_t ld;     // from token to token in qkv
+    int64_t group;  // query heads per key head
     float   scale;
 
     explicit Plan(const Attention & a)
@@ -43,26 +43,35 @@ struct Pair {
         return causal ? std::clamp<int64_t>(q0 + i + 1 - k0, 0, nk) : nk;
     }
     // The first query row of the tile that sees key j of the tile.
-    int64_t first(int64_t j) const {
-        return causal ? std::clamp<int64_t>(k0 + j - q0, 0, nq) : 0;
-    }
+    int64_t first(int64_t j) const { return causal ? std::clamp<int64_t>(k0 + j - q0, 0, nq) : 0; }
     // Keys that a block of register-tile rows from i on may see.
     int64_t seen_by_block(int64_t i) const { return seen(std::min(i + kTileRows, nq) - 1); }
 };
 
 // s [nq x nk, lds] = q [nq x D, ldq] * kt [D x tile], as far as the mask lets see.
-void scores(const Pair & p, int64_t D, const float * q, int64_t ldq, const float * kt, int64_t tile,
-            float * s, int64_t lds) {
+void scores(
+    const Pair &  p,
+    int64_t       D,
+    const float * q,
+    int64_t       ldq,
+    const float * kt,
+    int64_t       tile,
+    float *       s,
+    int64_t       lds
+) {
     for (int64_t i = 0; i < p.nq; i += kTileRows) {
         const int R = (int) std::min<int64_t>(kTileRows, p.nq - i);
-        tile_rows(R, round_up(p.seen_by_block(i), kLanes), D, {q + i * ldq, ldq, 1}, kt, tile,
-                  s + i * lds, lds, false);
+        tile_rows(
+            R, round_up(p.seen_by_block(i), kLanes), D, {q + i * ldq, ldq, 1}, kt, tile,
+            s + i * lds, lds, false
+        );
     }
 }
 
 // out [nq x D] (+)= s [nq x nk, lds] * x [nk x D]
-void rows_product(const Pair & p, const float * s, int64_t lds, const float * x, int64_t D,
-                  float * out, bool add) {
+void rows_product(
+    const Pair & p, const float * s, int64_t lds, const float * x, int64_t D, float * out, bool add
+) {
     for (int64_t i = 0; i < p.nq; i += kTileRows) {
         const int R = (int) std::min<int64_t>(kTileRows, p.nq - i);
         tile_rows(R, D, p.seen_by_block(i), {s + i * lds, lds, 1}, x, D, out + i * D, D, add);
@@ -70,8 +79,9 @@ void rows_product(const Pair & p, const float * s, int64_t lds, const float * x,
 }
 
 // out [nk x D] += s [nq x nk, lds] transposed * x [nq x D]
-void columns_product(const Pair & p, const float * s, int64_t lds, const float * x, int64_t D,
-                     float * out) {
+void columns_product(
+    const Pair & p, const float * s, int64_t lds, const float * x, int64_t D, float * out
+) {
     for (int64_t j = 0; j < p.nk; j += kTileRows) {
         const int     R  = (int) std::min<int64_t>(kTileRows, p.nk - j);
         const int64_t i0 = p.first(j);
@@ -80,8 +90,16 @@ void columns_product(const Pair & p, const float * s, int64_t lds, const float *
 }
 
 // The running softmax of one row: s becomes exp(s - top), out is brought to the new top.
-void softmax_row(int64_t n_seen, int64_t n_block, float * s, int64_t D, float * out, bool first,
-                 float & top, float & total) {
+void softmax_row(
+    int64_t n_seen,
+    int64_t n_block,
+    float * s,
+    int64_t D,
+    float * out,
+    bool    first,
+    float & top,
+    float & total
+) {
     Vec most = splat(first ? kMasked : top);
     each(n_seen, [&](int64_t j, auto k) { most = max(most, keep(load(s + j, k), kMasked, k)); });
     const float new_top = max(most);
@@ -125,8 +143,9 @@ void attention(Part part, const Attention & a, const float * qkv, float * o, flo
         const float * keys   = qkv + b * T * plan.ld + (a.H + hkv) * a.D;
         const float * values = keys + a.Hkv * a.D;
         for (int64_t k0 = 0; k0 < T; k0 += tile) {
-            pack_transposed(std::min(tile, T - k0), a.D, tile, keys + k0 * plan.ld, plan.ld,
-                            kt + k0 * D);
+            pack_transposed(
+                std::min(tile, T - k0), a.D, tile, keys + k0 * plan.ld, plan.ld, kt + k0 * D
+            );
         }
         pack(T, a.D, D, values, plan.ld, 1.0f, v);
 
@@ -143,8 +162,10 @@ void attention(Part part, const Attention & a, const float * qkv, float * o, flo
                         scores(one, a.D, q, D, kt + k1 * D, tile, s + (k1 - k0), strip);
                     }
                     for (int64_t i = 0; i < nq; ++i) {
-                        softmax_row(p.seen(i), p.seen_by_block(i / kTileRows * kTileRows),
-                                    s + i * strip, D, out + i * D, k0 == 0, tops[i], totals[i]);
+                        softmax_row(
+                            p.seen(i), p.seen_by_block(i / kTileRows * kTileRows), s + i * strip, D,
+                            out + i * D, k0 == 0, tops[i], totals[i]
+                        );
                     }
                     rows_product(p, s, strip, v + k0 * D, D, out, k0 > 0);
                 }
@@ -166,13 +187,13 @@ namespace {
 
 // What one thread keeps while it goes back through one unit.
 struct BackTiles {
-    float * k;           // [T x D], scaled
-    float * kt, * vt;    // per tile [D x tile]
-    float * dk, * dv;    // [T x D]
-    float * q, * dq;     // [tile x D], q scaled
-    float * dout;        // [tile x D]
-    float * s, * ds;     // [tile x tile]
-    float * delta;       // [tile]
+    float * k;        // [T x D], scaled
+    float * kt, *vt;  // per tile [D x tile]
+    float * dk, *dv;  // [T x D]
+    float * q, *dq;   // [tile x D], q scaled
+    float * dout;     // [tile x D]
+    float * s, *ds;   // [tile x tile]
+    float * delta;    // [tile]
 
     BackTiles(int64_t T, int64_t tile, int64_t D) {
         Scratch scratch(5 * T * D + 3 * tile * D + 2 * tile * tile + tile + 256);
@@ -208,8 +229,15 @@ void weights_back(const Pair & p, int64_t tile, const float * lse, const BackTil
 }  // namespace
 
 // With P the weights: dV = P' dO, dP = dO V', dS = P * (dP - sum(dO * O)), dQ = dS K, dK = dS' Q.
-void attention_back(Part part, const Attention & a, const float * qkv, const float * o,
-                    const float * lse, const float * d_o, float * dqkv) {
+void attention_back(
+    Part              part,
+    const Attention & a,
+    const float *     qkv,
+    const float *     o,
+    const float *     lse,
+    const float *     d_o,
+    float *           dqkv
+) {
     const Plan      plan(a);
     const int64_t   T = a.T, D = plan.D, tile = plan.tile, ldo = a.H * a.D;
     const BackTiles m(round_up(T, tile), tile, D);

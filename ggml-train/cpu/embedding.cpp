@@ -15,8 +15,16 @@ static void add(int64_t n, const float * x, float * out) {
     each(n, [&](int64_t i, auto k) { store(out + i, load(out + i, k) + load(x + i, k), k); });
 }
 
-void embedding(Part part, int64_t n, int64_t T, int64_t C, const int32_t * ids, const float * table,
-               const float * position, float * x) {
+void embedding(
+    Part            part,
+    int64_t         n,
+    int64_t         T,
+    int64_t         C,
+    const int32_t * ids,
+    const float *   table,
+    const float *   position,
+    float *         x
+) {
     const Range mine = share(part, n);
     for (int64_t i = mine.begin; i < mine.end; ++i) {
         const float * row = table + ids[i] * C;
@@ -31,8 +39,16 @@ void embedding(Part part, int64_t n, int64_t T, int64_t C, const int32_t * ids, 
     }
 }
 
-void embedding_back(Part part, int64_t n, int64_t V, int64_t C, const int32_t * ids, const float * dx,
-                    float beta, float * table) {
+void embedding_back(
+    Part            part,
+    int64_t         n,
+    int64_t         V,
+    int64_t         C,
+    const int32_t * ids,
+    const float *   dx,
+    float           beta,
+    float *         table
+) {
     const Range   cols  = share(part, C, 16);
     const int64_t width = cols.end - cols.begin;
     if (beta != 1.0f) {
@@ -45,8 +61,9 @@ void embedding_back(Part part, int64_t n, int64_t V, int64_t C, const int32_t * 
     }
 }
 
-void position_back(Part part, int64_t B, int64_t T, int64_t C, const float * dx, float beta,
-                   float * position) {
+void position_back(
+    Part part, int64_t B, int64_t T, int64_t C, const float * dx, float beta, float * position
+) {
     const Range   mine = share(part, T * C, 16);
     const int64_t n    = mine.end - mine.begin;
     scale_or_clear(n, beta, position + mine.begin);

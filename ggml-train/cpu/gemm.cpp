@@ -49,12 +49,13 @@ void gemm(Part part, const Gemm & g) {
     thread_local const bool once = (omp_set_num_threads(1), true);
     (void) once;
 
-    const float * A = g.A + (g.ta ? rows.begin : rows.begin * g.lda);
-    const float * B = g.B + (g.tb ? cols.begin * g.ldb : cols.begin);
-    float *       C = g.C + rows.begin * g.ldc + cols.begin;
-    const auto    status =
-        dnnl_sgemm(g.ta ? 'T' : 'N', g.tb ? 'T' : 'N', M, N, g.K, 1.0f, A, g.lda, B, g.ldb,
-                   prepared ? 1.0f : g.beta, C, g.ldc);
+    const float * A      = g.A + (g.ta ? rows.begin : rows.begin * g.lda);
+    const float * B      = g.B + (g.tb ? cols.begin * g.ldb : cols.begin);
+    float *       C      = g.C + rows.begin * g.ldc + cols.begin;
+    const auto    status = dnnl_sgemm(
+           g.ta ? 'T' : 'N', g.tb ? 'T' : 'N', M, N, g.K, 1.0f, A, g.lda, B, g.ldb,
+        prepared ? 1.0f : g.beta, C, g.ldc
+    );
     GT_CHECK(status == dnnl_success, "dnnl_sgemm refused its arguments");
 }
 

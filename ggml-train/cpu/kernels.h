@@ -11,6 +11,9 @@
 
 namespace gt::cpu {
 
+// One line per argument would hide the list of functions.
+// clang-format off
+
 struct Part {
     int i = 0;  // this thread
     int n = 1;  // of so many

@@ -22,8 +22,18 @@ static float largest(int64_t n, const float * x) {
     return max(max(max(top[0], top[1]), max(top[2], top[3])));
 }
 
-void cross_entropy(Part part, int64_t rows, int64_t V, int64_t ld, float * logits,
-                   const int32_t * labels, float smoothing, float scale, bool grad, float * loss) {
+void cross_entropy(
+    Part            part,
+    int64_t         rows,
+    int64_t         V,
+    int64_t         ld,
+    float *         logits,
+    const int32_t * labels,
+    float           smoothing,
+    float           scale,
+    bool            grad,
+    float *         loss
+) {
     const Range mine  = share(part, rows);
     const float share = smoothing / V;  // of the target, on every column
     for (int64_t r = mine.begin; r < mine.end; ++r) {
@@ -39,11 +49,10 @@ void cross_entropy(Part part, int64_t rows, int64_t V, int64_t ld, float * logit
 
         const float top     = largest(V, x);
         const float picked  = x[label] - top;
-        const float average =
-            smoothing == 0.0f
-                ? 0.0f
-                : sum_each(V, [&](int64_t i, auto k) { return load(x + i, k) - top; }) / V;
-        const float total = sum_each(V, [&](int64_t i, auto k) {
+        const float average = smoothing == 0.0f ? 0.0f : sum_each(V, [&](int64_t i, auto k) {
+                                                             return load(x + i, k) - top;
+                                                         }) / V;
+        const float total   = sum_each(V, [&](int64_t i, auto k) {
             const Vec e = exp(load(x + i, k) - top);
             if (grad) {
                 store(x + i, e, k);

@@ -8,18 +8,31 @@
 
 namespace gt::cpu {
 
-void layer_norm(Part part, int64_t rows, int64_t C, float eps, const float * x, const float * w,
-                const float * b, float * y, float * stats) {
+void layer_norm(
+    Part          part,
+    int64_t       rows,
+    int64_t       C,
+    float         eps,
+    const float * x,
+    const float * w,
+    const float * b,
+    float *       y,
+    float *       stats
+) {
     const Range mine = share(part, rows);
     for (int64_t r = mine.begin; r < mine.end; ++r) {
         const float * xr   = x + r * C;
         float *       yr   = y + r * C;
         const float   mean = sum_each(C, [&](int64_t i, auto k) { return load(xr + i, k); }) / C;
-        const float   var  = sum_each(C, [&](int64_t i, auto k) {
-            const Vec d = load(xr + i, k) - mean;
-            return d * d;
-        }) / C;
-        const float   inv  = static_cast<float>(1.0 / std::sqrt(static_cast<double>(var) + eps));
+        const float   var  = sum_each(
+                                 C,
+                                 [&](int64_t i, auto k) {
+                                  const Vec d = load(xr + i, k) - mean;
+                                  return d * d;
+                              }
+                             ) /
+                          C;
+        const float inv = static_cast<float>(1.0 / std::sqrt(static_cast<double>(var) + eps));
         each(C, [&](int64_t i, auto k) {
             const Vec n = (load(xr + i, k) - mean) * inv;
             store(yr + i, n * load(w + i, k) + load(b + i, k), k);
@@ -29,8 +42,16 @@ void layer_norm(Part part, int64_t rows, int64_t C, float eps, const float * x, 
     }
 }
 
-void rms_norm(Part part, int64_t rows, int64_t C, float eps, const float * x, const float * w,
-              float * y, float * stats) {
+void rms_norm(
+    Part          part,
+    int64_t       rows,
+    int64_t       C,
+    float         eps,
+    const float * x,
+    const float * w,
+    float *       y,
+    float *       stats
+) {
     const Range mine = share(part, rows);
     for (int64_t r = mine.begin; r < mine.end; ++r) {
         const float * xr      = x + r * C;
@@ -39,7 +60,8 @@ void rms_norm(Part part, int64_t rows, int64_t C, float eps, const float * x, co
             const Vec v = load(xr + i, k);
             return v * v;
         });
-        const float   inv     = static_cast<float>(1.0 / std::sqrt(static_cast<double>(squares) / C + eps));
+        const float   inv =
+            static_cast<float>(1.0 / std::sqrt(static_cast<double>(squares) / C + eps));
         each(C, [&](int64_t i, auto k) {
             store(yr + i, load(xr + i, k) * inv * load(w + i, k), k);
         });
@@ -51,8 +73,17 @@ void rms_norm(Part part, int64_t rows, int64_t C, float eps, const float * x, co
 // With n the normalised x and g = dy * w: dx = inv * (g - mean(g) - n * mean(g * n)); the RMS norm
 // subtracts no mean, so its gradient has no mean(g).
 template <bool kCentred>
-static void norm_back(Part part, int64_t rows, int64_t C, const float * dy, const float * x,
-                      const float * w, const float * stats, const float * add, float * dx) {
+static void norm_back(
+    Part          part,
+    int64_t       rows,
+    int64_t       C,
+    const float * dy,
+    const float * x,
+    const float * w,
+    const float * stats,
+    const float * add,
+    float *       dx
+) {
     const Range mine = share(part, rows);
     for (int64_t r = mine.begin; r < mine.end; ++r) {
         const float * dyr  = dy + r * C;
@@ -61,7 +92,7 @@ static void norm_back(Part part, int64_t rows, int64_t C, const float * dy, cons
         float *       dxr  = dx + r * C;
         const float   mean = stats[2 * r], inv = stats[2 * r + 1];
 
-        const TwoSums total = sum_two_each(C, [&](int64_t i, auto k) {
+        const TwoSums total  = sum_two_each(C, [&](int64_t i, auto k) {
             const Vec g = load(dyr + i, k) * load(w + i, k);
             return Two{g, g * ((load(xr + i, k) - mean) * inv)};
         });
@@ -76,13 +107,31 @@ static void norm_back(Part part, int64_t rows, int64_t C, const float * dy, cons
     }
 }
 
-void layer_norm_back(Part part, int64_t rows, int64_t C, const float * dy, const float * x,
-                     const float * w, const float * stats, const float * add, float * dx) {
+void layer_norm_back(
+    Part          part,
+    int64_t       rows,
+    int64_t       C,
+    const float * dy,
+    const float * x,
+    const float * w,
+    const float * stats,
+    const float * add,
+    float *       dx
+) {
     norm_back<true>(part, rows, C, dy, x, w, stats, add, dx);
 }
 
-void rms_norm_back(Part part, int64_t rows, int64_t C, const float * dy, const float * x,
-                   const float * w, const float * stats, const float * add, float * dx) {
+void rms_norm_back(
+    Part          part,
+    int64_t       rows,
+    int64_t       C,
+    const float * dy,
+    const float * x,
+    const float * w,
+    const float * stats,
+    const float * add,
+    float *       dx
+) {
     norm_back<false>(part, rows, C, dy, x, w, stats, add, dx);
 }
 
@@ -94,8 +143,15 @@ static void scale(int64_t n, float beta, float * out) {
 
 // Adds kRows rows to dw and db at a time: the sums are then loaded and stored that much less often.
 template <int kRows>
-static void add_params(int64_t n, int64_t C, const float * dy, const float * x, const float * stats,
-                       float * dw, float * db) {
+static void add_params(
+    int64_t       n,
+    int64_t       C,
+    const float * dy,
+    const float * x,
+    const float * stats,
+    float *       dw,
+    float *       db
+) {
     each(n, [&](int64_t i, auto k) {
         Vec w = load(dw + i, k);
         Vec b = db ? load(db + i, k) : Vec{};
@@ -111,8 +167,17 @@ static void add_params(int64_t n, int64_t C, const float * dy, const float * x, 
     });
 }
 
-void norm_back_params(Part part, int64_t rows, int64_t C, const float * dy, const float * x,
-                      const float * stats, float beta, float * dw, float * db) {
+void norm_back_params(
+    Part          part,
+    int64_t       rows,
+    int64_t       C,
+    const float * dy,
+    const float * x,
+    const float * stats,
+    float         beta,
+    float *       dw,
+    float *       db
+) {
     const Range   cols = share(part, C, 16);
     const int64_t n    = cols.end - cols.begin;
     dw += cols.begin;
@@ -143,8 +208,9 @@ static void add_rows(int64_t n, const float * x, int64_t ld, float * out) {
     });
 }
 
-void sum_rows(Part part, int64_t rows, int64_t C, const float * x, int64_t ld, float beta,
-              float * out) {
+void sum_rows(
+    Part part, int64_t rows, int64_t C, const float * x, int64_t ld, float beta, float * out
+) {
     const Range   cols = share(part, C, 16);
     const int64_t n    = cols.end - cols.begin;
     scale(n, beta, out + cols.begin);

@@ -1,6 +1,6 @@
 // ggml-train/cpu/simd.h — one register of floats, and the few functions the kernels need on it.
 //
-// Written with GCC's vector extensions: as wide as the compile flags allow (AVX-512: 16 lanes, else
+// Written with the vector extensions of GCC and Clang: as wide as the compile flags allow (AVX-512: 16 lanes, else
 // 8), correct on any CPU. Internal to this folder; kernels.h is what others include.
 #pragma once
 
@@ -36,11 +36,12 @@ inline Range share(Part part, int64_t n, int64_t grain = 1) {
     const int64_t n_grains = (n + grain - 1) / grain;
     return {
         std::min(n, n_grains * part.i / part.n * grain),
-        std::min(n, n_grains * (part.i + 1) / part.n * grain)
-    };
+        std::min(n, n_grains * (part.i + 1) / part.n * grain)};
 }
 
-inline int64_t round_up(int64_t n, int64_t grain) { return (n + grain - 1) / grain * grain; }
+inline int64_t round_up(int64_t n, int64_t grain) {
+    return (n + grain - 1) / grain * grain;
+}
 
 // ---- loads and stores: a full register, or the first k.n lanes of one ------------------------------
 
@@ -49,14 +50,18 @@ struct Tail {
     int n;  // 1 .. kLanes - 1
 };
 
-inline Vec splat(float x) { return x - Vec{}; }  // exact for -0 too, so no instruction is spent
+inline Vec splat(float x) {
+    return x - Vec{};
+}  // exact for -0 too, so no instruction is spent
 
 inline Vec load(const float * p, Full = {}) {
     Vec v;
     std::memcpy(&v, p, sizeof(v));
     return v;
 }
-inline void store(float * p, Vec v, Full = {}) { std::memcpy(p, &v, sizeof(v)); }
+inline void store(float * p, Vec v, Full = {}) {
+    std::memcpy(p, &v, sizeof(v));
+}
 
 // Lanes past the tail read as 0 and are not written; memory past it is not touched.
 inline Vec load(const float * p, Tail k) {
@@ -76,18 +81,29 @@ inline void store(float * p, Vec v, Tail k) {
 #endif
 }
 
-// A register made of f(0), f(1), ...; f is known at compile time, so this is a constant.
-template <class F>
-constexpr VecInt lanes(F f) {
+// Lane i takes lane kFrom(i) of a, or from kLanes on of b.
+template <auto kFrom>
+inline Vec shuffle(Vec a, Vec b) {
     return [&]<int... i>(std::integer_sequence<int, i...>) {
-        return VecInt{f(i)...};
-    }(std::make_integer_sequence<int, kLanes>());
+        return __builtin_shufflevector(a, b, kFrom(i)...);
+    }
+    (std::make_integer_sequence<int, kLanes>());
+}
+
+// 0, 1, 2, ...
+inline VecInt lane_numbers() {
+    return []<int... i>(std::integer_sequence<int, i...>) {
+        return VecInt{i...};
+    }
+    (std::make_integer_sequence<int, kLanes>());
 }
 
 // v with the lanes past the tail replaced by `fill`.
-inline Vec keep(Vec v, float, Full) { return v; }
+inline Vec keep(Vec v, float, Full) {
+    return v;
+}
 inline Vec keep(Vec v, float fill, Tail k) {
-    return lanes([](int i) { return i; }) < k.n ? v : splat(fill);
+    return lane_numbers() < k.n ? v : splat(fill);
 }
 
 // Calls f(i, k) for i = 0, kLanes, ... below n: k is Full, at last perhaps Tail.
@@ -104,13 +120,17 @@ inline void each(int64_t n, F f) {
 
 // ---- across the lanes, in a fixed order ------------------------------------------------------------
 
-inline Vec max(Vec a, Vec b) { return a > b ? a : b; }  // b if either is NaN
-inline Vec min(Vec a, Vec b) { return a < b ? a : b; }
+inline Vec max(Vec a, Vec b) {
+    return a > b ? a : b;
+}  // b if either is NaN
+inline Vec min(Vec a, Vec b) {
+    return a < b ? a : b;
+}
 
 // Lane i takes what is in lane i ^ kStep.
 template <int kStep>
 inline Vec swap_lanes(Vec v) {
-    return __builtin_shuffle(v, lanes([](int i) { return i ^ kStep; }));
+    return shuffle<[](int i) { return i ^ kStep; }>(v, v);
 }
 
 template <int kStep = kLanes / 2>
@@ -135,13 +155,13 @@ inline float max(Vec v) {
 template <int kStep = kLanes / 2>
 inline void transpose(Vec (&v)[kLanes]) {
     if constexpr (kStep > 0) {
-        constexpr VecInt low  = lanes([](int i) { return i & kStep ? i - kStep + kLanes : i; });
-        constexpr VecInt high = lanes([](int i) { return i & kStep ? i + kLanes : i + kStep; });
+        constexpr auto low  = [](int i) { return i & kStep ? i - kStep + kLanes : i; };
+        constexpr auto high = [](int i) { return i & kStep ? i + kLanes : i + kStep; };
         for (int i = 0; i < kLanes; ++i) {
             if ((i & kStep) == 0) {
                 const Vec a = v[i], b = v[i + kStep];
-                v[i]         = __builtin_shuffle(a, b, low);
-                v[i + kStep] = __builtin_shuffle(a, b, high);
+                v[i]         = shuffle<low>(a, b);
+                v[i + kStep] = shuffle<high>(a, b);
             }
         }
         transpose<kStep / 2>(v);
@@ -215,7 +235,9 @@ inline Vec exp(Vec x) {
 }
 
 // 1 / (1 + e^-x)
-inline Vec sigmoid(Vec x) { return 1.0f / (1.0f + exp(-x)); }
+inline Vec sigmoid(Vec x) {
+    return 1.0f / (1.0f + exp(-x));
+}
 
 // The normal distribution at x: `below` the share below x, `density` its derivative.
 // erfc(z) = exp(-z^2) t q(t), t = 1 / (1 + 0.3275911 z) for z >= 0, as Abramowitz and Stegun 7.1.26

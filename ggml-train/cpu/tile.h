@@ -27,8 +27,8 @@ struct View {
 
 // c [R x N registers] (+)= a [R x K] * b [K x N registers]
 template <int R, int N>
-inline void tile_kernel(int64_t K, View a, const float * b, int64_t ldb, float * c, int64_t ldc,
-                        bool add) {
+inline void
+tile_kernel(int64_t K, View a, const float * b, int64_t ldb, float * c, int64_t ldc, bool add) {
     Vec acc[R][N];
     for (int r = 0; r < R; ++r) {
         for (int n = 0; n < N; ++n) {
@@ -55,8 +55,9 @@ inline void tile_kernel(int64_t K, View a, const float * b, int64_t ldb, float *
 }
 
 template <int R>
-inline void tile_columns(int64_t n, int64_t K, View a, const float * b, int64_t ldb, float * c,
-                         int64_t ldc, bool add) {
+inline void tile_columns(
+    int64_t n, int64_t K, View a, const float * b, int64_t ldb, float * c, int64_t ldc, bool add
+) {
     int64_t       j    = 0;
     const int64_t step = kTileCols * kLanes;
     for (; j + step <= n; j += step) {
@@ -64,26 +65,55 @@ inline void tile_columns(int64_t n, int64_t K, View a, const float * b, int64_t 
     }
     switch ((n - j) / kLanes) {
 #ifdef __AVX512F__
-        case 3: tile_kernel<R, 3>(K, a, b + j, ldb, c + j, ldc, add); break;
-        case 2: tile_kernel<R, 2>(K, a, b + j, ldb, c + j, ldc, add); break;
+        case 3:
+            tile_kernel<R, 3>(K, a, b + j, ldb, c + j, ldc, add);
+            break;
+        case 2:
+            tile_kernel<R, 2>(K, a, b + j, ldb, c + j, ldc, add);
+            break;
 #endif
-        case 1: tile_kernel<R, 1>(K, a, b + j, ldb, c + j, ldc, add); break;
-        default: break;
+        case 1:
+            tile_kernel<R, 1>(K, a, b + j, ldb, c + j, ldc, add);
+            break;
+        default:
+            break;
     }
 }
 
 // R rows of the result, 1 <= R <= kTileRows; n is a multiple of kLanes.
-inline void tile_rows(int R, int64_t n, int64_t K, View a, const float * b, int64_t ldb, float * c,
-                      int64_t ldc, bool add) {
+inline void tile_rows(
+    int           R,
+    int64_t       n,
+    int64_t       K,
+    View          a,
+    const float * b,
+    int64_t       ldb,
+    float *       c,
+    int64_t       ldc,
+    bool          add
+) {
     static_assert(kTileRows == 6);
     switch (R) {
-        case 6: tile_columns<6>(n, K, a, b, ldb, c, ldc, add); break;
-        case 5: tile_columns<5>(n, K, a, b, ldb, c, ldc, add); break;
-        case 4: tile_columns<4>(n, K, a, b, ldb, c, ldc, add); break;
-        case 3: tile_columns<3>(n, K, a, b, ldb, c, ldc, add); break;
-        case 2: tile_columns<2>(n, K, a, b, ldb, c, ldc, add); break;
-        case 1: tile_columns<1>(n, K, a, b, ldb, c, ldc, add); break;
-        default: break;
+        case 6:
+            tile_columns<6>(n, K, a, b, ldb, c, ldc, add);
+            break;
+        case 5:
+            tile_columns<5>(n, K, a, b, ldb, c, ldc, add);
+            break;
+        case 4:
+            tile_columns<4>(n, K, a, b, ldb, c, ldc, add);
+            break;
+        case 3:
+            tile_columns<3>(n, K, a, b, ldb, c, ldc, add);
+            break;
+        case 2:
+            tile_columns<2>(n, K, a, b, ldb, c, ldc, add);
+            break;
+        case 1:
+            tile_columns<1>(n, K, a, b, ldb, c, ldc, add);
+            break;
+        default:
+            break;
     }
 }
 
@@ -125,8 +155,9 @@ inline void prefetch(int64_t D, const float * x) {
 }
 
 // out [rows x padded] = factor * x [rows x D, ld], the padding zero.
-inline void pack(int64_t rows, int64_t D, int64_t padded, const float * x, int64_t ld, float factor,
-          float * out) {
+inline void pack(
+    int64_t rows, int64_t D, int64_t padded, const float * x, int64_t ld, float factor, float * out
+) {
     for (int64_t r = 0; r < rows; ++r) {
         prefetch<false>(D, x + (r + kAhead) * ld);
         each(D, [&](int64_t i, auto k) {
@@ -136,8 +167,8 @@ inline void pack(int64_t rows, int64_t D, int64_t padded, const float * x, int64
 }
 
 // out [D x padded] = x [rows x D, ld] transposed, the padding zero.
-inline void pack_transposed(int64_t rows, int64_t D, int64_t padded, const float * x, int64_t ld,
-                     float * out) {
+inline void
+pack_transposed(int64_t rows, int64_t D, int64_t padded, const float * x, int64_t ld, float * out) {
     for (int64_t r = 0; r < padded; r += kLanes) {
         for (int i = 0; i < kLanes; ++i) {
             prefetch<false>(D, x + (r + i + kAhead) * ld);
@@ -156,7 +187,8 @@ inline void pack_transposed(int64_t rows, int64_t D, int64_t padded, const float
 }
 
 // x [rows x D, ld] = packed [rows x padded]
-inline void unpack(int64_t rows, int64_t D, int64_t padded, const float * packed, float * x, int64_t ld) {
+inline void
+unpack(int64_t rows, int64_t D, int64_t padded, const float * packed, float * x, int64_t ld) {
     for (int64_t r = 0; r < rows; ++r) {
         prefetch<true>(D, x + (r + kAhead) * ld);
         std::memcpy(x + r * ld, packed + r * padded, (size_t) D * sizeof(float));

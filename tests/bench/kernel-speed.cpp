@@ -72,8 +72,9 @@ static double best_time(const std::function<void(Part)> & f) {
     return best;
 }
 
-static void report(const std::string & name, double work, const char * unit,
-                   const std::function<void(Part)> & f) {
+static void report(
+    const std::string & name, double work, const char * unit, const std::function<void(Part)> & f
+) {
     if (name.find(only) != std::string::npos) {
         const double s = best_time(f);
         std::printf("%-44s %9.3f ms %8.1f %s\n", name.c_str(), s * 1e3, work / s * 1e-9, unit);
@@ -115,26 +116,58 @@ static void bench_peak() {
 
 // A linear layer of K inputs and N outputs on M tokens: forward, input gradient, weight gradient.
 static void bench_linear(const char * name, int64_t M, int64_t K, int64_t N) {
-    const std::vector<float> x = floats(M * K), w = floats(N * K), bias = floats(N), dy = floats(M * N);
-    std::vector<float>       y(M * N), dx(M * K), dw(N * K);
-    char                     shape[96];
-    const double             work = 2.0 * M * N * K;
-    const auto               label = [&](const char * what) {
-        std::snprintf(shape, sizeof(shape), "gemm %s %s %ldx%ldx%ld", name, what, (long) M, (long) K,
-                      (long) N);
+    const std::vector<float> x = floats(M * K), w = floats(N * K), bias = floats(N),
+                             dy = floats(M * N);
+    std::vector<float> y(M * N), dx(M * K), dw(N * K);
+    char               shape[96];
+    const double       work  = 2.0 * M * N * K;
+    const auto         label = [&](const char * what) {
+        std::snprintf(
+                    shape, sizeof(shape), "gemm %s %s %ldx%ldx%ld", name, what, (long) M, (long) K, (long) N
+                );
         return std::string(shape);
     };
     report(label("forward"), work, "GFLOP/s", [&](Part part) {
-        gemm(part, {.tb = true, .M = M, .N = N, .K = K, .A = x.data(), .lda = K, .B = w.data(),
-                    .ldb = K, .C = y.data(), .ldc = N, .bias = bias.data()});
+        gemm(
+            part, {.tb   = true,
+                   .M    = M,
+                   .N    = N,
+                   .K    = K,
+                   .A    = x.data(),
+                   .lda  = K,
+                   .B    = w.data(),
+                   .ldb  = K,
+                   .C    = y.data(),
+                   .ldc  = N,
+                   .bias = bias.data()}
+        );
     });
     report(label("dx"), work, "GFLOP/s", [&](Part part) {
-        gemm(part, {.M = M, .N = K, .K = N, .A = dy.data(), .lda = N, .B = w.data(), .ldb = K,
-                    .C = dx.data(), .ldc = K});
+        gemm(
+            part, {.M   = M,
+                   .N   = K,
+                   .K   = N,
+                   .A   = dy.data(),
+                   .lda = N,
+                   .B   = w.data(),
+                   .ldb = K,
+                   .C   = dx.data(),
+                   .ldc = K}
+        );
     });
     report(label("dw"), work, "GFLOP/s", [&](Part part) {
-        gemm(part, {.ta = true, .M = N, .N = K, .K = M, .A = dy.data(), .lda = N, .B = x.data(),
-                    .ldb = K, .C = dw.data(), .ldc = K});
+        gemm(
+            part, {.ta  = true,
+                   .M   = N,
+                   .N   = K,
+                   .K   = M,
+                   .A   = dy.data(),
+                   .lda = N,
+                   .B   = x.data(),
+                   .ldb = K,
+                   .C   = dw.data(),
+                   .ldc = K}
+        );
     });
 }
 
@@ -145,8 +178,9 @@ static void bench_attention(const char * name, const Attention & a) {
     std::vector<float>       o(n_o), lse(a.B * a.H * a.T), dqkv(qkv.size());
     const double             pairs = a.causal ? a.T * (a.T + 1) / 2.0 : (double) a.T * a.T;
     const double             work  = 2.0 * a.B * a.H * a.D * pairs;
-    report(std::string("attention ") + name, 2 * work, "GFLOP/s",
-           [&](Part part) { attention(part, a, qkv.data(), o.data(), lse.data()); });
+    report(std::string("attention ") + name, 2 * work, "GFLOP/s", [&](Part part) {
+        attention(part, a, qkv.data(), o.data(), lse.data());
+    });
     report(std::string("attention_back ") + name, 5 * work, "GFLOP/s", [&](Part part) {
         attention_back(part, a, qkv.data(), o.data(), lse.data(), d_o.data(), dqkv.data());
     });
@@ -154,10 +188,11 @@ static void bench_attention(const char * name, const Attention & a) {
 
 // GB/s count every array once.
 static void bench_rows(int64_t rows, int64_t C) {
-    const std::vector<float> x = floats(rows * C), dy = floats(rows * C), w = floats(C), b = floats(C);
-    std::vector<float>       y(rows * C), dx(rows * C), stats(rows * 2), dw(C), db(C);
-    const std::string        shape = " " + std::to_string(rows) + "x" + std::to_string(C);
-    const double             bytes = 4.0 * rows * C;
+    const std::vector<float> x = floats(rows * C), dy = floats(rows * C), w = floats(C),
+                             b = floats(C);
+    std::vector<float> y(rows * C), dx(rows * C), stats(rows * 2), dw(C), db(C);
+    const std::string  shape = " " + std::to_string(rows) + "x" + std::to_string(C);
+    const double       bytes = 4.0 * rows * C;
     report("layer_norm" + shape, 2 * bytes, "GB/s", [&](Part part) {
         layer_norm(part, rows, C, 1e-5f, x.data(), w.data(), b.data(), y.data(), stats.data());
     });
@@ -165,14 +200,18 @@ static void bench_rows(int64_t rows, int64_t C) {
         rms_norm(part, rows, C, 1e-5f, x.data(), w.data(), y.data(), stats.data());
     });
     report("layer_norm_back" + shape, 4 * bytes, "GB/s", [&](Part part) {
-        layer_norm_back(part, rows, C, dy.data(), x.data(), w.data(), stats.data(), dx.data(),
-                        dx.data());
+        layer_norm_back(
+            part, rows, C, dy.data(), x.data(), w.data(), stats.data(), dx.data(), dx.data()
+        );
     });
     report("norm_back_params" + shape, 2 * bytes, "GB/s", [&](Part part) {
-        norm_back_params(part, rows, C, dy.data(), x.data(), stats.data(), 0.0f, dw.data(), db.data());
+        norm_back_params(
+            part, rows, C, dy.data(), x.data(), stats.data(), 0.0f, dw.data(), db.data()
+        );
     });
-    report("sum_rows" + shape, bytes, "GB/s",
-           [&](Part part) { sum_rows(part, rows, C, dy.data(), C, 0.0f, db.data()); });
+    report("sum_rows" + shape, bytes, "GB/s", [&](Part part) {
+        sum_rows(part, rows, C, dy.data(), C, 0.0f, db.data());
+    });
 }
 
 static void bench_elements(int64_t n) {
@@ -181,20 +220,24 @@ static void bench_elements(int64_t n) {
     const std::string        shape = " " + std::to_string(n);
     for (const Gelu kind : {Gelu::tanh, Gelu::erf}) {
         const std::string name = kind == Gelu::tanh ? " tanh" : " erf";
-        report("gelu" + name + shape, 8.0 * n, "GB/s",
-               [&](Part part) { gelu(part, n, kind, x.data(), y.data()); });
-        report("gelu_back" + name + shape, 12.0 * n, "GB/s",
-               [&](Part part) { gelu_back(part, n, kind, x.data(), dy.data(), y.data()); });
+        report("gelu" + name + shape, 8.0 * n, "GB/s", [&](Part part) {
+            gelu(part, n, kind, x.data(), y.data());
+        });
+        report("gelu_back" + name + shape, 12.0 * n, "GB/s", [&](Part part) {
+            gelu_back(part, n, kind, x.data(), dy.data(), y.data());
+        });
     }
-    report("swiglu" + shape, 12.0 * n, "GB/s",
-           [&](Part part) { swiglu(part, n, x.data(), dy.data(), y.data()); });
+    report("swiglu" + shape, 12.0 * n, "GB/s", [&](Part part) {
+        swiglu(part, n, x.data(), dy.data(), y.data());
+    });
     report("swiglu_back" + shape, 20.0 * n, "GB/s", [&](Part part) {
         swiglu_back(part, n, x.data(), dy.data(), dy.data(), y.data(), z.data());
     });
 }
 
 static void bench_tokens(int64_t B, int64_t T, int64_t C, int64_t V, int64_t ld) {
-    std::vector<float>   table = floats(V * C), x(B * T * C), logits = floats(B * T * ld), loss(B * T);
+    std::vector<float> table = floats(V * C), x(B * T * C), logits = floats(B * T * ld),
+                       loss(B * T);
     std::vector<int32_t> ids(B * T);
     for (int64_t i = 0; i < B * T; ++i) {
         ids[i] = (int32_t) (i * 7919 % V);
