@@ -1,0 +1,117 @@
+// train-gpt — trains a GPT on text: a GGUF in, a GGUF that llama.cpp runs out.
+//
+//   train-gpt -m small.gguf --data books/
+//
+// Read next: tools/train-loop.cpp (a run), ggml-train/trainer.cpp (one step), optim/decoupled.cpp
+// (what hosts tell one another).
+#include "comm/peers-self.h"
+#include "models/generate.h"
+#include "models/prepare.h"
+#include "tools/train-loop.h"
+
+#include <filesystem>
+
+using namespace gt;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct GptFlags : TrainFlags {
+    std::string     prompt = "\n";
+    int64_t         sample_every = 0, sample_tokens = 200;
+    float           temperature = 0.8f;
+    PrepareOptions  prepare;
+
+    void visit(Flags & visit) {
+        visit.group("What to train, on what");
+        visit("model,m", model, "model to train (GGUF; new-model makes one)");
+        visit("data", data, "text files, folders, .jsonl, .gz, or a prepared token file");
+        prepare.visit(visit);
+        visit.group("The run");
+        visit_run(visit);
+        visit.group("The session");
+        visit_session(visit);
+        visit("prompt", prompt, "what samples continue");
+        visit("sample-every", sample_every, "steps between samples; 0: ten in all");
+        visit("sample-tokens", sample_tokens, "tokens per sample");
+        visit("temperature", temperature, "of samples");
+    }
+};
+
+// --data, else the token file beside the model.
+std::string find_data(const GptFlags & f) {
+    if (!f.data.empty()) {
+        return f.data;
+    }
+    const std::string beside = fs::path(f.model).replace_extension(".tokens").string();
+    if (fs::exists(beside)) {
+        return beside;
+    }
+    throw Error("no data: name text with --data, or put a token file at " + beside);
+}
+
+int train_gpt(GptFlags & f, Flags & flags) {
+    // what we train
+    TrainTask task{.model = load_model(f.model)};
+    if (task.model.config.arch == "vit") {
+        throw Error(f.model + " is a model of pictures; train it with train-vit");
+    }
+    const Tokenizer   tokenizer(task.model.keys.get(), f.model);
+    const std::string checkpoint = find_run(f, flags, task.model.config);
+
+    // on what
+    f.prepare.inputs   = {find_data(f)};
+    f.prepare.threads  = f.threads;
+    f.prepare.progress = [](const PrepareProgress & p) {
+        std::fprintf(stderr, "\rpreparing data %s ", progress_text(p).c_str());
+    };
+    const TokenData data(cached_tokens(tokenizer, f.prepare));
+    task.T = f.context = f.context ? f.context : task.model.config.n_ctx;
+    if (task.T > task.model.config.n_ctx) {
+        throw Error(format(
+            "--context %lld: %s was made for at most %lld tokens", static_cast<long long>(task.T), f.model.c_str(),
+            static_cast<long long>(task.model.config.n_ctx)
+        ));
+    }
+    data.check(task.T, tokenizer.digest());
+    choose_defaults(f, task.model.config, task.T, static_cast<int64_t>(data.info().n_train) / task.T);
+    task.n_per_sample = task.T;
+    task.train        = [&](uint64_t step, const std::string & host, int64_t begin, int64_t end) {
+        return data.train(f.seed, step, host, begin, end, task.T);
+    };
+    task.validation = [&](int64_t B) {
+        std::vector<Batch> batches;
+        const int64_t      n = data.n_val_windows(task.T, f.eval_batches * B);
+        for (int64_t i = 0; i + B <= n; i += B) {
+            batches.push_back(data.val(i, i + B, task.T, n));
+        }
+        return batches;
+    };
+
+    // what it has learnt, as text
+    task.prompt       = f.prompt;
+    task.sample_every = f.sample_every ? f.sample_every : f.steps / 10;
+    task.sample       = [&](std::span<const WeightView> weights) {
+        const GenerateOptions options{.n_tokens = f.sample_tokens, .temperature = f.temperature};
+        return generate_from(task.model.config, task.model.keys.get(), weights, f.out, f.prompt, options, f.threads);
+    };
+
+    const auto peers = make_self_peers("self");
+    return train_loop(f, flags, task, *peers, checkpoint);
+}
+
+}  // namespace
+
+int main(int argc, char ** argv) {
+    int       code   = 0;
+    const int failed = run_tool("train-gpt", [&] {
+        GptFlags f;
+        Flags    flags("train-gpt", "trains a GPT on text", "-m MODEL --data TEXT [flags]");
+        f.visit(flags);
+        flags.parse(argc, argv);
+        flags.require("model");
+        code = train_gpt(f, flags);
+    });
+    return failed ? failed : code;
+}
