@@ -235,3 +235,24 @@ TEST_CASE("cross_entropy_and_its_gradient_match_plain_loops") {
         }
     }
 }
+
+TEST_CASE("cross_entropy_gives_no_weight_to_minus_infinity") {
+    const float   inf    = std::numeric_limits<float>::infinity();
+    Floats        logits = {0.0f, -inf, -1000.0f, 0.0f};
+    const int32_t label  = 0;
+    float         loss   = -1.0f;
+    cross_entropy({}, 1, 4, 4, logits.data(), &label, 0.0f, 1.0f, true, &loss);
+    CHECK(loss == Approx(std::log(2.0)));
+    CHECK(logits == Floats{-0.5f, 0.0f, 0.0f, 0.5f});
+}
+
+TEST_CASE("cross_entropy_reports_nan") {
+    for (int64_t at = 0; at < 20; ++at) {
+        Floats logits(20, 1.0f);
+        logits[at]          = std::numeric_limits<float>::quiet_NaN();
+        const int32_t label = 0;
+        float         loss  = 0.0f;
+        cross_entropy({}, 1, 20, 20, logits.data(), &label, 0.0f, 1.0f, true, &loss);
+        CHECK(std::isnan(loss));
+    }
+}

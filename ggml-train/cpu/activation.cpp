@@ -102,18 +102,22 @@ void rope(
     float *       y
 ) {
     // a pair (p, q) becomes (p cos - q sin, q cos + p sin): v * cosines + swapped v * sines
-    thread_local std::vector<float> angles;
+    thread_local std::vector<double> speeds;
+    thread_local std::vector<float>  angles;
+    speeds.resize(D);
     angles.resize(2 * D);
     float * cosines = angles.data();
     float * sines   = angles.data() + D;
+    for (int64_t i = 0; i < D; i += 2) {
+        speeds[i] = std::pow((double) freq_base, -(double) i / (double) D);
+    }
 
     const int64_t ld   = n_heads * D;
     const Range   mine = share(part, T);
     for (int64_t t = mine.begin; t < mine.end; ++t) {
         for (int64_t i = 0; i < D; i += 2) {
-            const double angle =
-                (double) t * std::pow((double) freq_base, -(double) i / (double) D);
-            const float s = (float) std::sin(angle) * (backward ? -1.0f : 1.0f);
+            const double angle = (double) t * speeds[i];
+            const float  s     = (float) std::sin(angle) * (backward ? -1.0f : 1.0f);
             cosines[i] = cosines[i + 1] = (float) std::cos(angle);
             sines[i]                    = -s;
             sines[i + 1]                = s;
