@@ -13,7 +13,7 @@ constexpr size_t kMaxShards = 4096;
 DenseCodec make_float_codec(int n_shards) {
     DenseCodec codec;
     codec.n_shards = n_shards;
-    codec.split    = [](std::span<const uint8_t> message, int n) {
+    codec.split    = [](uint64_t, std::span<const uint8_t> message, int n) {
         std::vector<Bytes> shards;
         const size_t       n_floats = message.size() / 4;
         for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
@@ -22,7 +22,7 @@ DenseCodec make_float_codec(int n_shards) {
         }
         return shards;
     };
-    codec.average = [](std::span<const Message> shards) {
+    codec.average = [](std::span<const Message> shards) -> std::optional<Bytes> {
         Bytes    out(shards.empty() ? 0 : shards[0].bytes.size());
         uint64_t total = 0;
         for (const Message & shard : shards) {
@@ -42,7 +42,7 @@ DenseCodec make_float_codec(int n_shards) {
         }
         return out;
     };
-    codec.join = [](std::span<const Bytes> shards) {
+    codec.join = [](std::span<const Bytes> shards) -> std::optional<Bytes> {
         Bytes out;
         for (const Bytes & shard : shards) {
             out.insert(out.end(), shard.begin(), shard.end());
@@ -129,7 +129,7 @@ std::optional<Bytes> Butterfly::get(uint64_t index, const Shard & shard, int num
 
 void Butterfly::publish(uint64_t step, uint64_t weight, std::span<const uint8_t> message) {
     const uint64_t           index  = client_.next_index();
-    const std::vector<Bytes> shards = codec_.split(message, codec_.n_shards);
+    const std::vector<Bytes> shards = codec_.split(step, message, codec_.n_shards);
     GT_CHECK(static_cast<int>(shards.size()) == codec_.n_shards, "split makes n_shards shards");
     WireWriter body;
     body.u16(shards.size());
@@ -224,11 +224,20 @@ void Butterfly::do_our_share(uint64_t index) {
         if (shards.empty()) {
             continue;  // perhaps another one can
         }
-        const Bytes mean = codec_.average(shards);
-        put(inputs, client_.next_index(), codec_.n_shards + j, mean);
+        auto mean = codec_.average(shards);
+        if (!mean) {
+            std::erase_if(shards, [&](const Message & shard) {
+                return !codec_.average({&shard, 1});
+            });
+            mean = shards.empty() ? std::nullopt : codec_.average(shards);
+        }
+        if (!mean) {
+            mean.emplace();  // nothing good came: an empty mean, so that the round can end
+        }
+        put(inputs, client_.next_index(), codec_.n_shards + j, *mean);
         list.u16(static_cast<uint64_t>(j));
-        list.u64(mean.size());
-        list.raw(digest256(mean));
+        list.u64(mean->size());
+        list.raw(digest256(*mean));
         ++n;
     }
     WireWriter body;
@@ -265,7 +274,9 @@ OpenedRound Butterfly::finish(const OpenedRound & opened) {
     out.has_mine        = work_->inputs.has_mine;
     out.mine            = work_->inputs.mine;
     out.drop_residual   = opened.drop_residual || work_->inputs.drop_residual;
-    out.messages.push_back({"", std::max<uint64_t>(weight, 1), codec_.join(shards)});
+    if (auto whole = codec_.join(shards)) {  // the same answer everywhere: the bytes are the same
+        out.messages.push_back({"", std::max<uint64_t>(weight, 1), std::move(*whole)});
+    }
     work_.reset();
     return out;
 }

@@ -15,12 +15,16 @@
 
 namespace gt {
 
-// What to do with the bytes: comm/ knows no tensors. All three must be the same on every host.
+// What to do with the bytes: comm/ knows no tensors. All must be the same on every host. Nothing is
+// returned for what is malformed; one bad shard among several is found by averaging each alone.
 struct DenseCodec {
-    int                                                                               n_shards = 0;
-    std::function<std::vector<Bytes>(std::span<const uint8_t> message, int n_shards)> split;
-    std::function<Bytes(std::span<const Message> shards)> average;  // of all hosts, in commit order
-    std::function<Bytes(std::span<const Bytes> shards)>   join;  // n_shards averages: one message
+    int n_shards = 0;
+    std::function<std::vector<Bytes>(uint64_t step, std::span<const uint8_t> message, int n_shards)>
+        split;
+    // The same shard of several hosts, in commit order.
+    std::function<std::optional<Bytes>(std::span<const Message> shards)> average;
+    // n_shards averages: one message.
+    std::function<std::optional<Bytes>(std::span<const Bytes> shards)> join;
 };
 
 // Message = 32-bit floats: shards are ranges, the average is weighted and summed in commit order.

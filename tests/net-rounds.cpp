@@ -1,0 +1,314 @@
+// Rounds with real threads and time: StorePeers over memory, a folder and a hub; a bad store; dense
+// exchanges; joining late. The state of a toy host is a digest of all it has applied.
+#include "comm/comm.h"
+#include "comm/hub-sequencer.h"
+#include "comm/sequencer-thread.h"
+#include "comm/wire.h"
+#include "tests/catch.h"
+#include "tests/flaky-store.h"
+#include "tests/scratch.h"
+
+#include <cmath>
+#include <set>
+
+using namespace gt;
+
+namespace {
+
+RunKeys test_keys(uint8_t n) {
+    Key32 secret{};
+    secret[0] = n;
+    return keys_from_secret(secret);
+}
+
+MembershipOptions quick(size_t min_hosts) {
+    MembershipOptions options;
+    options.min_hosts        = min_hosts;
+    options.min_deadline     = Millis(300);
+    options.first_deadline   = Millis(5000);
+    options.gone_after       = Millis(3000);
+    options.checkpoint_every = 8;
+    return options;
+}
+
+// What a trainer does, with digests for weights.
+struct Toy {
+    std::map<uint64_t, uint64_t> states;  // after each step
+    uint64_t                     state = 0, n_late = 0, n_loaded = 0, n_faults = 0;
+    std::vector<Bytes>           whole;  // dense: what came out
+
+    void apply(RunPeers & peers, const Round & round, uint64_t & step) {
+        if (round.fault != Fault::none) {
+            ++n_faults;
+            join(peers, {}, false, step);
+            return;
+        }
+        for (const Message & message : round.messages) {
+            state = digest64(message.bytes, state ^ digest64(message.host) ^ message.weight);
+            whole.push_back(message.bytes);
+        }
+        n_late += round.has_mine ? 0 : 1;
+        if (!round.messages.empty()) {
+            states[round.round] = state;
+        }
+        step = std::max(step, round.round + 1);
+        peers.report({.round = round.round, .state_digest = state, .loss = 1.0});
+        for (const int part : round.write_parts) {
+            peers.put_part(round.round, part, bytes(step));
+        }
+    }
+    Bytes bytes(uint64_t step) const {
+        WireWriter out;
+        out.u64(state);
+        out.u64(step);
+        return out.take();
+    }
+    void join(RunPeers & peers, std::span<const uint8_t> mark, bool fresh, uint64_t & step) {
+        const Joined from = peers.join(mark, fresh);
+        step              = from.step;
+        for (int i = 0; i < from.n_parts; ++i) {
+            const Bytes part = from.fetch_part(i);
+            WireReader  in(part);
+            state = in.u64();
+            in.u64();
+            REQUIRE(in.at_end());
+        }
+        n_loaded += from.n_parts > 0 ? 1 : 0;
+        for (const int part : from.write_parts) {
+            peers.put_part(from.step - 1, part, bytes(step));
+        }
+    }
+
+    void
+    run(RunPeers & peers, uint64_t n_steps, int overlap, Millis compute, size_t n_bytes = 100) {
+        uint64_t             step = 0;
+        std::deque<uint64_t> in_flight;
+        const auto           finish = [&] {
+            const uint64_t oldest = in_flight.empty() ? step : in_flight.front();
+            apply(peers, peers.collect(oldest), step);
+            if (!in_flight.empty()) {
+                in_flight.pop_front();
+            }
+        };
+        join(peers, {}, true, step);
+        while (step < n_steps) {
+            std::this_thread::sleep_for(compute);
+            while (peers.n_behind() > 0 && step < n_steps) {
+                finish();
+            }
+            if (step >= n_steps) {
+                break;
+            }
+            Bytes message(n_bytes);
+            for (size_t i = 0; i + 4 <= n_bytes; i += 4) {
+                const auto value = static_cast<float>(step + digest64(peers.host()) % 7);
+                std::memcpy(&message[i], &value, 4);
+            }
+            peers.publish(step, 1 + digest64(peers.host()) % 3, std::move(message));
+            in_flight.push_back(step++);
+            if (in_flight.size() > static_cast<size_t>(overlap)) {
+                finish();
+            }
+        }
+        while (!in_flight.empty()) {
+            finish();
+        }
+    }
+};
+
+// All hosts that have a state after a step have the same; returns the last step that all have.
+uint64_t check_equal(const std::vector<Toy> & toys) {
+    std::map<uint64_t, uint64_t> all;
+    for (const Toy & toy : toys) {
+        for (const auto & [step, state] : toy.states) {
+            REQUIRE(all.try_emplace(step, state).first->second == state);
+        }
+    }
+    uint64_t last = ~0ull;
+    for (const Toy & toy : toys) {
+        last = std::min(last, toy.states.empty() ? 0 : toy.states.rbegin()->first);
+    }
+    return last;
+}
+
+StorePeersOptions peers_options(int i) {
+    StorePeersOptions options;
+    options.host       = format("host%d", i);
+    options.poll       = Millis(500);
+    options.lost_after = Millis(2000);
+    options.drain      = Millis(2000);
+    options.patience   = Millis(60'000);
+    return options;
+}
+
+// Runs n toy hosts on threads, each with its own view of the store.
+std::vector<Toy> run_hosts(
+    const std::function<Store &(int)> & store_of,
+    const RunKeys &                     keys,
+    int                                 n,
+    uint64_t                            n_steps,
+    int                                 overlap = 0,
+    std::optional<DenseCodec>           dense   = std::nullopt
+) {
+    std::vector<Toy>         toys(static_cast<size_t>(n));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < n; ++i) {
+        threads.emplace_back([&, i] {
+            StorePeersOptions options = peers_options(i);
+            options.dense             = dense;
+            StorePeers peers(store_of(i), keys, options);
+            toys[static_cast<size_t>(i)].run(peers, n_steps, overlap, Millis(5));
+        });
+    }
+    for (std::thread & thread : threads) {
+        thread.join();
+    }
+    return toys;
+}
+
+}  // namespace
+
+TEST_CASE("hosts_on_threads_over_memory_stay_equal", "[net][rounds]") {
+    const int        overlap = GENERATE(0, 1);
+    const RunKeys    keys    = test_keys(1);
+    const auto       store   = make_memory_store();
+    SequencerOptions order;
+    order.membership = quick(4);
+    SequencerThread sequencer(*store, keys, order, Millis(2));
+    const auto      toys = run_hosts([&](int) -> Store & { return *store; }, keys, 4, 40, overlap);
+    CHECK(check_equal(toys) >= 39);
+    for (const Toy & toy : toys) {
+        CHECK(toy.n_faults == 0);
+    }
+}
+
+TEST_CASE("hosts_that_elect_their_sequencer_in_a_folder_stay_equal", "[net][rounds]") {
+    const RunKeys                                 keys = test_keys(2);
+    Scratch                                       folder;
+    const auto                                    store = make_file_store(folder.path());
+    std::vector<std::unique_ptr<SequencerThread>> sequencers;
+    for (int i = 0; i < 3; ++i) {
+        SequencerOptions order;
+        order.name           = format("host%d", i);
+        order.elected        = true;
+        order.membership     = quick(3);
+        order.presence_poll  = Millis(50);
+        order.takeover_after = Millis(1000);
+        sequencers.push_back(std::make_unique<SequencerThread>(*store, keys, order, Millis(5)));
+    }
+    const auto toys = run_hosts([&](int) -> Store & { return *store; }, keys, 3, 25);
+    CHECK(check_equal(toys) >= 24);
+}
+
+TEST_CASE("a_bad_store_and_real_threads_stay_equal", "[net][rounds]") {
+    const RunKeys    keys  = test_keys(3);
+    const auto       store = make_memory_store();
+    SequencerOptions order;
+    order.membership = quick(3);
+    std::vector<std::unique_ptr<FlakyStore>> bad;
+    for (uint64_t i = 0; i < 4; ++i) {
+        bad.push_back(std::make_unique<FlakyStore>(
+            *store, FlakyOptions{.seed = i, .p_drop = 0.05, .p_delay = 0.1, .p_corrupt = 0.02}
+        ));
+    }
+    SequencerThread sequencer(*bad[3], keys, order, Millis(2));
+    const auto      toys =
+        run_hosts([&](int i) -> Store & { return *bad[static_cast<size_t>(i)]; }, keys, 3, 30, 1);
+    CHECK(check_equal(toys) >= 29);
+}
+
+TEST_CASE("a_hub_orders_rounds_and_a_newcomer_loads_its_checkpoint", "[net][rounds]") {
+    const RunKeys    keys = test_keys(4);
+    Scratch          folder;
+    SequencerOptions order;
+    order.membership = quick(2);
+    HubSequencer hooks(keys_from_hub_form(hub_form(keys)), order);
+    HubOptions   options;
+    options.path  = folder / "hub";
+    options.keys  = keys;
+    options.hooks = &hooks;
+    options.quiet = true;
+    Hub hub(options);
+    hooks.report_to(hub);
+    std::vector<Toy>         toys(3);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+        threads.emplace_back([&, i] {
+            if (i == 2) {
+                std::this_thread::sleep_for(Millis(1200));  // comes late
+            }
+            HttpStoreOptions http;
+            http.address     = format("127.0.0.1:%d", hub.port());
+            http.keys        = &keys;
+            http.host        = format("host%d", i);
+            const auto store = make_http_store(http);
+            StorePeers peers(*store, keys, peers_options(i));
+            toys[static_cast<size_t>(i)].run(peers, 60, 0, Millis(40));
+        });
+    }
+    for (std::thread & thread : threads) {
+        thread.join();
+    }
+    CHECK(check_equal(toys) >= 59);
+    CHECK(toys[2].n_loaded == 1);
+    CHECK(toys[2].states.size() < 60);
+}
+
+TEST_CASE("a_dense_exchange_gives_all_hosts_the_weighted_mean", "[net][rounds][dense]") {
+    const RunKeys    keys  = test_keys(5);
+    const auto       store = make_memory_store();
+    SequencerOptions order;
+    order.membership = quick(3);
+    SequencerThread sequencer(*store, keys, order, Millis(2));
+    const auto      toys =
+        run_hosts([&](int) -> Store & { return *store; }, keys, 3, 6, 0, make_float_codec(5));
+    CHECK(check_equal(toys) >= 5);
+    for (size_t step = 0; step < 6; ++step) {
+        double sum = 0, weights = 0;
+        for (int i = 0; i < 3; ++i) {
+            const uint64_t seed   = digest64(format("host%d", i));
+            const double   weight = 1.0 + double(seed % 3);
+            sum += weight * double(step + seed % 7);
+            weights += weight;
+        }
+        for (const Toy & toy : toys) {
+            REQUIRE(toy.whole.size() == 6);
+            REQUIRE(toy.whole[step].size() == 100);
+            float value = 0;
+            std::memcpy(&value, &toy.whole[step][96], 4);
+            CHECK(value == Approx(sum / weights));
+        }
+    }
+}
+
+TEST_CASE("settings_of_the_first_host_are_everybodys", "[net][rounds]") {
+    const RunKeys  keys  = test_keys(6);
+    const auto     store = make_memory_store();
+    const Settings ours{{"batch", "16"}, {"steps", "100"}};
+    CHECK(agree_settings(*store, keys, "anna", ours, {"batch"}) == ours);
+    const Settings other{{"batch", "32"}, {"steps", "100"}};
+    CHECK(agree_settings(*store, keys, "ben", other, {}) == ours);
+    const std::string error = error_of([&] {
+        (void) agree_settings(*store, keys, "ben", other, {"batch", "steps"});
+    });
+    CHECK(error.find("--batch 32 contradicts the run, which has '16'") != std::string::npos);
+    MembershipOptions options;
+    apply_settings(ours, options);
+    CHECK(options.n_steps == 100);
+}
+
+TEST_CASE("the_last_step_leaves_a_complete_checkpoint", "[net][rounds]") {
+    const RunKeys keys  = test_keys(7);
+    const auto    store = make_memory_store();
+    (void) agree_settings(
+        *store, keys, "host0", {{"steps", "20"}, {"checkpoint-every", "1000"}, {"min-hosts", "2"}},
+        {}
+    );
+    SequencerThread sequencer(*store, keys, {}, Millis(2));
+    const auto      toys = run_hosts([&](int) -> Store & { return *store; }, keys, 2, 20);
+    std::this_thread::sleep_for(Millis(200));
+    const auto chain = CommitLog(*store, keys).load();
+    REQUIRE(chain.back().commit.complete);
+    CHECK(chain.back().commit.complete->step == 19);
+    CHECK(chain.back().commit.complete->state_digest == toys[0].state);
+}
