@@ -79,9 +79,9 @@ Dct::Dct(int64_t n) : n_(n) {
 
 // --- sums over a table -----------------------------------------------------------------------------
 
-// out[k] = sum over i, ascending, of table[k][i] * x[i]; B outputs at a time share the loads.
+// out[k · step] = sum over i, ascending, of table[k][i] * x[i]; B outputs at a time share the loads.
 template <int B>
-static void table_rows(const float * table, int64_t n, const Lanes * x, Lanes * out) {
+static void table_rows(const float * table, int64_t n, const Lanes * x, float * out, int64_t step) {
     Lanes sum[B];
     for (int b = 0; b < B; ++b) {
         sum[b] = x[0] * table[b * n];
@@ -92,28 +92,34 @@ static void table_rows(const float * table, int64_t n, const Lanes * x, Lanes * 
         }
     }
     for (int b = 0; b < B; ++b) {
-        out[b] = sum[b];
+        store(out + b * step, sum[b]);
+    }
+}
+
+static void
+table_times(const float * table, int64_t n, const Lanes * x, float * out, int64_t step) {
+    for (int64_t k = 0; k < n;) {
+        const int64_t left = n - k;
+        const float * rows = table + k * n;
+        float *       to   = out + k * step;
+        if (left == 7 || left == 14) {  // sizes 29 and 15 come out even this way
+            table_rows<7>(rows, n, x, to, step);
+            k += 7;
+        } else if (left >= 8) {
+            table_rows<8>(rows, n, x, to, step);
+            k += 8;
+        } else if (left >= 4) {
+            table_rows<4>(rows, n, x, to, step);
+            k += 4;
+        } else {
+            table_rows<1>(rows, n, x, to, step);
+            k += 1;
+        }
     }
 }
 
 static void table_times(const float * table, int64_t n, const Lanes * x, Lanes * out) {
-    for (int64_t k = 0; k < n;) {
-        const int64_t left = n - k;
-        const float * rows = table + k * n;
-        if (left == 7 || left == 14) {  // sizes 29 and 15 come out even this way
-            table_rows<7>(rows, n, x, out + k);
-            k += 7;
-        } else if (left >= 8) {
-            table_rows<8>(rows, n, x, out + k);
-            k += 8;
-        } else if (left >= 4) {
-            table_rows<4>(rows, n, x, out + k);
-            k += 4;
-        } else {
-            table_rows<1>(rows, n, x, out + k);
-            k += 1;
-        }
-    }
+    table_times(table, n, x, reinterpret_cast<float *>(out), kLanes);
 }
 
 // --- any size --------------------------------------------------------------------------------------
@@ -315,6 +321,50 @@ static void inverse_fixed(const Level * level, const Columns & columns) {
     }
 }
 
+// Odd sizes straight from and to the columns: sums and differences of mirrored rows, then the tables.
+static void forward_odd(const Level & level, const Columns & columns) {
+    const int64_t    n = level.n, h = n / 2;
+    const LaneBuffer buffer(n * kLanes);
+    Lanes *          sums  = reinterpret_cast<Lanes *>(buffer.data());
+    Lanes *          diffs = sums + h + 1;
+    for (int64_t c = 0; c < columns.width; c += kLanes) {
+        for (int64_t i = 0; i < h; ++i) {
+            const Lanes a = load(columns.from + i * columns.from_stride + c);
+            const Lanes b = load(columns.from + (n - 1 - i) * columns.from_stride + c);
+            sums[i]       = a + b;
+            diffs[i]      = a - b;
+        }
+        sums[h]    = load(columns.from + h * columns.from_stride + c);
+        float * to = columns.to + c;
+        table_times(level.even.data(), h + 1, sums, to, 2 * columns.to_stride);
+        table_times(level.odd.data(), h, diffs, to + columns.to_stride, 2 * columns.to_stride);
+        store(to, load(to) * kHalfRoot);
+    }
+}
+
+static void inverse_odd(const Level & level, const Columns & columns) {
+    const int64_t    n = level.n, h = n / 2;
+    const LaneBuffer buffer(2 * n * kLanes);
+    Lanes *          in  = reinterpret_cast<Lanes *>(buffer.data());
+    Lanes *          out = in + n;
+    for (int64_t c = 0; c < columns.width; c += kLanes) {
+        for (int64_t k = 0; k <= h; ++k) {
+            in[k] = load(columns.from + 2 * k * columns.from_stride + c);
+        }
+        for (int64_t k = 0; k < h; ++k) {
+            in[h + 1 + k] = load(columns.from + (2 * k + 1) * columns.from_stride + c);
+        }
+        in[0] = in[0] * kHalfRoot;
+        table_times(level.even_t.data(), h + 1, in, out);
+        table_times(level.odd_t.data(), h, in + h + 1, out + h + 1);
+        for (int64_t i = 0; i < h; ++i) {
+            store(columns.to + i * columns.to_stride + c, out[i] + out[h + 1 + i]);
+            store(columns.to + (n - 1 - i) * columns.to_stride + c, out[i] - out[h + 1 + i]);
+        }
+        store(columns.to + h * columns.to_stride + c, out[h]);
+    }
+}
+
 template <class Transform>
 static void any_size(int64_t n, const Columns & columns, Transform transform) {
     const LaneBuffer buffer(2 * n * kLanes);
@@ -336,6 +386,9 @@ void Dct::forward(
 ) const {
     const Level * level = levels_.data();
     const Columns columns{from, from_stride, to, to_stride, width};
+    if (n_ % 2 != 0 && n_ > 1) {
+        return forward_odd(*level, columns);
+    }
     switch (n_) {
         case 8: return forward_fixed<8>(level, columns);
         case 16: return forward_fixed<16>(level, columns);
@@ -356,6 +409,9 @@ void Dct::inverse(
 ) const {
     const Level * level = levels_.data();
     const Columns columns{from, from_stride, to, to_stride, width};
+    if (n_ % 2 != 0 && n_ > 1) {
+        return inverse_odd(*level, columns);
+    }
     switch (n_) {
         case 8: return inverse_fixed<8>(level, columns);
         case 16: return inverse_fixed<16>(level, columns);

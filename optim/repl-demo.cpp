@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <map>
 
@@ -99,6 +100,27 @@ private:
         }
     }
 
+    // Starts to load the gradient and momentum of the next chunk: its rows lie far apart, which the
+    // processor does not foresee.
+    void fetch_ahead(
+        const Tensor & tensor, const float * grad, const float * m, const Unit & unit, int64_t next
+    ) const {
+        if (tensor.grid.side_rows == 1 || next >= n_chunks(unit)) {
+            return;
+        }
+        const int64_t per_row = tensor.grid.chunks_per_row(), line = 64 / sizeof(float);
+        const float * rows    = grad + next / per_row * tensor.grid.side_rows * tensor.grid.cols +
+                             next % per_row * tensor.grid.side_cols;
+        for (int64_t r = 0; r < tensor.grid.side_rows; ++r) {
+            for (int64_t c = 0; c < tensor.grid.side_cols; c += line) {
+                __builtin_prefetch(rows + r * tensor.stride + c);
+            }
+        }
+        for (int64_t i = 0; i < tensor.kind->n; i += line) {
+            __builtin_prefetch(m + tensor.kind->n + i, 1);
+        }
+    }
+
     // Reads a chunk that passed `check`.
     void decode(const Kind & kind, const uint8_t * bytes, Sparse & chunk) const {
         const char * why = decode_group(wire_, Group::sparse, bytes, kind.k, chunk.value.data());
@@ -131,6 +153,7 @@ void Chunked::extract(
     each_batch(unit, [&](int64_t first, int64_t n, int64_t offset) {
         float * m = momentum + first * kind.n;
         if (fold.grad != nullptr) {
+            fetch_ahead(tensor, fold.grad, m, unit, first + n);
             transform.forward(
                 fold.grad + offset, tensor.stride, n, coefficients.data(), work.data()
             );
@@ -188,37 +211,50 @@ Chunked::check(const Plan &, const Unit & unit, const uint8_t * bytes, double & 
 // Sums of a chunk's coefficients over hosts, in the order given, and back to a sorted list.
 class Adder {
 public:
-    explicit Adder(int64_t n) : sum_(n, 0.0), weight_(n, 0.0), used_((n + 63) / 64, 0) {}
+    explicit Adder(int64_t n) : place_(n), used_((n + 63) / 64, 0) {}
 
     void add(const Sparse & chunk, const Piece & piece) {
         const double factor = piece.weight * piece.scale;
         for (size_t i = 0; i < chunk.index.size(); ++i) {
-            const uint16_t at = chunk.index[i];
-            sum_[at]    = sum_[at] + factor * static_cast<double>(chunk.value[i]);
-            weight_[at] = weight_[at] + piece.weight;
-            used_[at >> 6] |= 1ull << (at & 63);
+            const uint16_t at   = chunk.index[i];
+            const uint64_t bit  = 1ull << (at & 63);
+            const double   part = factor * static_cast<double>(chunk.value[i]);
+            if ((used_[at >> 6] & bit) == 0) {
+                used_[at >> 6] |= bit;
+                place_[at] = static_cast<uint16_t>(sums_.size());
+                sums_.push_back({part, piece.weight});
+            } else {
+                Sum & sum = sums_[place_[at]];
+                sum.value = sum.value + part;
+                sum.weight = sum.weight + piece.weight;
+            }
         }
     }
 
     // Means over the senders, or over `all` if that is not zero. Empties the adder.
     void take(double all, Sparse & out) {
-        out.index.clear();
-        out.value.clear();
+        out.index.resize(sums_.size());
+        out.value.resize(sums_.size());
+        size_t n = 0;
         for (size_t word = 0; word < used_.size(); ++word) {
             for (uint64_t bits = used_[word]; bits != 0; bits &= bits - 1) {
-                const size_t at    = word * 64 + __builtin_ctzll(bits);
-                const double total = all != 0.0 ? all : weight_[at];
-                out.index.push_back(static_cast<uint16_t>(at));
-                out.value.push_back(static_cast<float>(sum_[at] / total));
-                sum_[at] = weight_[at] = 0.0;
+                const size_t at  = word * 64 + std::countr_zero(bits);
+                const Sum &  sum = sums_[place_[at]];
+                out.index[n]     = static_cast<uint16_t>(at);
+                out.value[n++]   = static_cast<float>(sum.value / (all != 0.0 ? all : sum.weight));
             }
             used_[word] = 0;
         }
+        sums_.clear();
     }
 
 private:
-    std::vector<double>   sum_, weight_;
-    std::vector<uint64_t> used_;
+    struct Sum {
+        double value, weight;
+    };
+    std::vector<Sum>      sums_;   // in the order in which indices first came
+    std::vector<uint16_t> place_;  // of an index in sums_, where it is used
+    std::vector<uint64_t> used_;   // one bit per index
 };
 
 void Chunked::merge(

@@ -103,9 +103,13 @@ static int64_t candidates(const float * x, int64_t n, uint32_t bound, TopKScratc
 #if defined(__AVX512F__)
     const __m512i floor = _mm512_set1_epi32(static_cast<int>(bound));
     const __m512i mask  = _mm512_set1_epi32(0x7fffffff);
-    for (; i + 16 <= n; i += 16) {
-        const __m512i some = _mm512_and_si512(_mm512_loadu_si512(x + i), mask);
-        for (uint32_t hits = _mm512_cmpge_epu32_mask(some, floor); hits != 0; hits &= hits - 1) {
+    const auto hits_of = [&](int64_t at) -> uint64_t {
+        return _mm512_cmpge_epu32_mask(_mm512_and_si512(_mm512_loadu_si512(x + at), mask), floor);
+    };
+    for (; i + 64 <= n; i += 64) {
+        uint64_t hits = hits_of(i) | hits_of(i + 16) << 16 | hits_of(i + 32) << 32 |
+                        hits_of(i + 48) << 48;
+        for (; hits != 0; hits &= hits - 1) {
             take(i + std::countr_zero(hits));
         }
     }
@@ -113,11 +117,16 @@ static int64_t candidates(const float * x, int64_t n, uint32_t bound, TopKScratc
     // magnitudes are below 2^31, so that signed comparison does
     const __m256i below = _mm256_set1_epi32(static_cast<int>(bound) - 1);
     const __m256i mask  = _mm256_set1_epi32(0x7fffffff);
-    for (; i + 8 <= n; i += 8) {
-        const auto *  at   = reinterpret_cast<const __m256i *>(x + i);
-        const __m256i some = _mm256_and_si256(_mm256_loadu_si256(at), mask);
-        const __m256  over = _mm256_castsi256_ps(_mm256_cmpgt_epi32(some, below));
-        for (auto hits = static_cast<uint32_t>(_mm256_movemask_ps(over)); hits != 0; hits &= hits - 1) {
+    const auto hits_of = [&](int64_t at) {
+        const auto *  from = reinterpret_cast<const __m256i *>(x + at);
+        const __m256i some = _mm256_and_si256(_mm256_loadu_si256(from), mask);
+        const __m256i over = _mm256_cmpgt_epi32(some, below);
+        return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(over)));
+    };
+    for (; i + 32 <= n; i += 32) {
+        uint32_t hits = hits_of(i) | hits_of(i + 8) << 8 | hits_of(i + 16) << 16 |
+                        hits_of(i + 24) << 24;
+        for (; hits != 0; hits &= hits - 1) {
             take(i + std::countr_zero(hits));
         }
     }

@@ -108,19 +108,8 @@ public:
     void restore(const Sparse * chunk, int64_t, float * x, int64_t stride, float * scratch)
         const override {
         float * a = scratch;
-        std::memset(a, 0, rows_ * row_width_ * sizeof(float));
         // along the columns coefficient by coefficient, for they are few; then down all columns
-        const float scale = factor();
-        const auto  n     = static_cast<int64_t>(chunk->index.size());
-        for (int64_t i = 0; i < n; ++i) {
-            const int64_t g = chunk->index[i] / rows_, f = chunk->index[i] % rows_;
-            const float   v      = chunk->value[i] * scale * (g == 0 && cols_ > 1 ? kHalfRoot : 1.0f);
-            float *       row    = a + f * row_width_;
-            const float * cosine = cosine_.data() + g * row_width_;
-            for (int64_t c = 0; c < row_width_; c += kLanes) {
-                store(row + c, load(row + c) + v * load(cosine + c));
-            }
-        }
+        along_rows(*chunk, a);
         if (row_width_ == cols_) {
             down_.inverse(a, row_width_, x, stride, row_width_);
             return;
@@ -130,6 +119,46 @@ public:
     }
 
 private:
+    // Row f of `a` = the sum over the coefficients (f, g), g ascending, of value times cosine g.
+    void along_rows(const Sparse & chunk, float * a) const {
+        constexpr int64_t    kBlock = 4 * kLanes;
+        const auto           n      = static_cast<int>(chunk.index.size());
+        std::vector<int>     first(rows_, -1), next(n);  // the coefficients of a row, as a list
+        std::vector<Lanes>   value(n);
+        std::vector<int64_t> cosine(n);
+        for (int i = n - 1; i >= 0; --i) {
+            const int64_t g = chunk.index[i] / rows_, f = chunk.index[i] % rows_;
+            const float   v = chunk.value[i] * factor() * (g == 0 && cols_ > 1 ? kHalfRoot : 1.0f);
+            value[i]        = v - Lanes{};
+            cosine[i]       = g * row_width_;
+            next[i]         = first[f];
+            first[f]        = i;
+        }
+        for (int64_t f = 0; f < rows_; ++f) {
+            float * row = a + f * row_width_;
+            int64_t c   = 0;
+            for (; c + kBlock <= row_width_; c += kBlock) {
+                Lanes sum[4] = {};
+                for (int i = first[f]; i >= 0; i = next[i]) {
+                    const float * at = cosine_.data() + cosine[i] + c;
+                    for (int j = 0; j < 4; ++j) {
+                        sum[j] = sum[j] + value[i] * load(at + j * kLanes);
+                    }
+                }
+                for (int j = 0; j < 4; ++j) {
+                    store(row + c + j * kLanes, sum[j]);
+                }
+            }
+            for (; c < row_width_; c += kLanes) {
+                Lanes sum = {};
+                for (int i = first[f]; i >= 0; i = next[i]) {
+                    sum = sum + value[i] * load(cosine_.data() + cosine[i] + c);
+                }
+                store(row + c, sum);
+            }
+        }
+    }
+
     int64_t            rows_, cols_;
     Dct                down_, along_;
     int64_t            row_width_, col_width_;
