@@ -8,6 +8,8 @@
 
 namespace gt {
 
+constexpr Millis kLongestPatience{300'000};  // before another takes over, however slow rounds are
+
 Sequencer::Sequencer(Store & store, const RunKeys & keys, const SequencerOptions & options)
     : store_(store), keys_(keys), options_(options), paths_(keys.run), log_(store_, keys_),
       membership_(options.membership), retention_(store_, keys_) {
@@ -89,7 +91,7 @@ bool Sequencer::catch_up(Time now) {
 // Not our turn: watches, and takes over when nothing has moved for long.
 bool Sequencer::follow(Time now) {
     const Millis pace(membership_.head() ? membership_.head()->pace_ms : 0);
-    Millis       patience = std::max(options_.takeover_after, 4 * pace);
+    Millis       patience = std::max(options_.takeover_after, std::min(2 * pace, kLongestPatience));
     // hosts become impatient one after the other, not all at once
     patience += patience / 8 * static_cast<int>(digest64(options_.name) % 8);
     const bool has_begun = membership_.head().has_value();

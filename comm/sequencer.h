@@ -25,7 +25,7 @@ struct SequencerOptions {
     bool take_over = false;  // a person's word: writes from now on, in a new epoch; not elected
     MembershipOptions membership;
     Millis            presence_poll{1000};     // how often newcomers are looked for; see note()
-    Millis            takeover_after{20'000};  // without a commit; and four times the pace
+    Millis            takeover_after{20'000};  // without a commit; and twice the pace
     Millis            lost_after{20'000};      // a round stands still so long: is a message lost?
 
     std::function<void(const SeenMessage &)> on_message;  // metrics, for the status page

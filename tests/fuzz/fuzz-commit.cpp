@@ -1,0 +1,44 @@
+// Any body under the right key: parse_commit refuses, or gives a commit that is written back in the
+// same bytes. Any bytes: message heads and settings of the same kind are refused or read, no more.
+// SOURCES: comm/commit.cpp comm/records.cpp comm/frame.cpp comm/seal.cpp ggml-train/base.cpp
+// LIBS: -lsodium -lssl -lcrypto
+#include "comm/commit.h"
+
+#include <cstring>
+
+using namespace gt;
+
+static const RunKeys & keys() {
+    static const RunKeys keys = keys_from_secret(Key32{1});
+    return keys;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
+    const std::span<const uint8_t> bytes(data, size);
+    (void) parse_commit(keys(), 7, 0, bytes);
+    (void) parse_message_head(keys().run, {7, "anna", 1}, bytes);
+    (void) open_message(keys(), {7, "anna", 1}, bytes);
+
+    const RecordHead head{Kind::commit, 7, "hub", 0};
+    const Bytes      value = make_record(keys(), head, bytes);
+    std::string      why;
+    const auto       commit = parse_commit(keys(), 7, 0, value, &why);
+    if (!commit) {
+        GT_CHECK(!why.empty(), "a refusal without a reason");
+    } else {
+        GT_CHECK(encode_commit(keys(), *commit) == value, "written back in other bytes");
+    }
+
+    // a message whose frame is right, so that its head is reached
+    const Bytes framed = make_frame(
+        {.kind        = static_cast<uint8_t>(Kind::message),
+         .run         = keys().run,
+         .round       = 7,
+         .host        = "anna",
+         .incarnation = 1,
+         .payload     = bytes}
+    );
+    (void) parse_message_head(keys().run, {7, "anna", 1}, framed);
+    GT_CHECK(!open_message(keys(), {7, "anna", 1}, framed), "forged");
+    return 0;
+}
