@@ -63,6 +63,40 @@ TEST_CASE("gemm_matches_plain_loops") {
     }
 }
 
+TEST_CASE("gemm_adds_to_a_residual_in_place") {
+    const int64_t M = 17, N = 40, K = 13;
+    const Floats  A = random_floats(1, M * K), B = random_floats(2, K * N);
+    const Floats  before = random_floats(3, M * N), bias = random_floats(4, N);
+    for (const bool has_bias : {false, true}) {
+        Doubles want(before.begin(), before.end());
+        for (int64_t i = 0; i < M * N; ++i) {
+            want[i] += has_bias ? bias[i % N] : 0.0f;
+            for (int64_t k = 0; k < K; ++k) {
+                want[i] += (double) A[i / N * K + k] * B[k * N + i % N];
+            }
+        }
+        for (const int n_threads : kThreads) {
+            Floats C = before;
+            run(n_threads, [&](Part part) {
+                gemm(
+                    part, {.M        = M,
+                           .N        = N,
+                           .K        = K,
+                           .A        = A.data(),
+                           .lda      = K,
+                           .B        = B.data(),
+                           .ldb      = N,
+                           .C        = C.data(),
+                           .ldc      = N,
+                           .bias     = has_bias ? bias.data() : nullptr,
+                           .residual = C.data()}
+                );
+            });
+            REQUIRE(difference(C, want) < kClose);
+        }
+    }
+}
+
 TEST_CASE("norms_and_their_gradients_match_plain_loops") {
     const float eps = 1e-5f;
     for (const int64_t rows : {1, 5, 17}) {

@@ -40,8 +40,10 @@ void gemm(Part part, const Gemm & g) {
         return;
     }
 
+    // A residual that lies in C already needs no pass of its own.
+    const bool in_place = g.residual == g.C && g.beta == 0.0f;
     const bool prepared = g.bias || g.residual;
-    if (prepared) {
+    if (prepared && !(in_place && !g.bias)) {
         prepare(g, rows, cols);
     }
 

@@ -22,7 +22,8 @@ struct Part {
 // ---- gemm.cpp: single-threaded library GEMM on each thread's slice of the output ----------------
 
 // C [M x N] = op(A) [M x K] * op(B) [K x N] + beta * C, beta 0 or 1 (0 never reads C).
-// Then, if given: every row of C += bias [N], and C += residual [M x N, ld = ldc].
+// Then, if given: every row of C += bias [N], and C += residual [M x N, ld = ldc], which may be C
+// as it was before.
 // The share of a thread depends on M, N and part alone, never on K or transposition: two calls on
 // the same C may follow one another without a barrier.
 struct Gemm {
