@@ -4,6 +4,7 @@
 #include "comm/hub.h"
 
 #include "comm/hub-requests.h"
+#include "comm/hub-threads.h"
 
 #include <deque>
 #include <netinet/tcp.h>
@@ -71,7 +72,7 @@ struct Hub::Impl {
 
     void set_up_server() {
         const size_t n_max    = size_t(options.max_connections);
-        server.new_task_queue = [n_max] { return new httplib::ThreadPool(4, n_max, 16, 10); };
+        server.new_task_queue = [n_max] { return new HubThreads(n_max); };
         server.set_keep_alive_max_count(1'000'000'000);
         server.set_keep_alive_timeout(60);
         server.set_read_timeout(30);

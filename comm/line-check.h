@@ -13,7 +13,7 @@ struct LineCheck {
     std::string version, boot;  // of the hub's program, and of this start of it
 };
 
-// Takes about three seconds and moves at most 24 MB. Throws StoreError with the next move if the
+// Takes two or three seconds. Throws StoreError with the next move if the
 // hub can't be reached or has another key.
 LineCheck check_line(const HttpStoreOptions & options);
 

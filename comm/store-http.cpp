@@ -15,7 +15,9 @@
 
 namespace gt {
 
-static constexpr auto kPoll = std::chrono::milliseconds(25'000);  // one long poll
+static constexpr auto   kPoll       = std::chrono::milliseconds(25'000);  // one long poll
+static constexpr size_t kFirstBytes = 128 * 1024;  // of a value whose size is not known yet
+static constexpr size_t kLeastPart  = 64 * 1024;
 
 HttpOptions http_options(const HttpStoreOptions & o) {
     GT_CHECK(o.keys, "the hub needs the run's keys");
@@ -66,12 +68,12 @@ class HttpStore : public Store {
 public:
     explicit HttpStore(const HttpStoreOptions & o) : options_(o), client_(http_options(o)) {
         // what a hub takes in one request, and wants at least in a part
-        options_.part_bytes = std::clamp<size_t>(o.part_bytes, 64 * 1024, 1 << 20);
+        options_.part_bytes = std::clamp<size_t>(o.part_bytes, kLeastPart, 1 << 20);
     }
 
     bool put(const std::string & key, std::span<const uint8_t> value, bool if_absent) override {
         check_key(key);
-        if (value.size() > options_.part_bytes) {
+        if (value.size() > kFirstBytes) {
             return put_parts(key, value, if_absent);
         }
         HttpRequest request;
@@ -93,8 +95,8 @@ public:
             );
             HttpRequest request;
             request.wait      = std::clamp(left, std::chrono::milliseconds(0), kPoll);
-            request.max_bytes = options_.part_bytes;
-            request.path      = "/v/" + key + format("?length=%zu", options_.part_bytes);
+            request.max_bytes = kFirstBytes;
+            request.path      = "/v/" + key + format("?length=%zu", kFirstBytes);
             if (request.wait.count() > 0) {
                 request.path += format("&wait=%lld", (long long) request.wait.count());
             }
@@ -152,6 +154,12 @@ public:
     }
 
 private:
+    // A part for each connection, so that all carry some of it.
+    size_t part_bytes(size_t size) const {
+        const size_t n = size_t(std::max(1, options_.n_connections));
+        return std::clamp((size + n - 1) / n, kLeastPart, options_.part_bytes);
+    }
+
     bool outcome(const std::string & what, const HttpResponse & r) const {
         if (r.status != 200 && r.status != 201 && r.status != 412) {
             fail_request(options_.address, what, r);
@@ -160,7 +168,7 @@ private:
     }
 
     bool put_parts(const std::string & key, std::span<const uint8_t> value, bool if_absent) {
-        const size_t      n_bytes = options_.part_bytes;
+        const size_t      n_bytes = part_bytes(value.size());
         const Key32       random  = new_secret();
         const std::string upload  = to_base64(std::span(random).first(15));
         const std::string query   = "?upload=" + upload +
@@ -217,9 +225,10 @@ private:
         Bytes value(size);
         std::copy(first.body.begin(), first.body.end(), value.begin());
         std::vector<HttpRequest> requests;
-        for (size_t at = first.body.size(); at < size; at += options_.part_bytes) {
+        const size_t             n_bytes = part_bytes(size - first.body.size());
+        for (size_t at = first.body.size(); at < size; at += n_bytes) {
             HttpRequest  request;
-            const size_t n = std::min<size_t>(options_.part_bytes, size - at);
+            const size_t n = std::min<size_t>(n_bytes, size - at);
             request.path   = "/v/" + key + format("?offset=%zu&length=%zu", at, n) +
                            "&version=" + first.header("x-version");
             request.into = std::span(value).subspan(at, n);

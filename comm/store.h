@@ -69,17 +69,17 @@ struct RunKeys;       // seal.h
 struct LineCounters;  // http-client.h
 
 struct HttpStoreOptions {
-    std::string               address;                  // host:port of the hub
-    const RunKeys *           keys = nullptr;           // copied
-    std::string               host;                     // our name, for the hub's log and limits
-    int                       n_connections = 4;        // parallel transfers of one large value
-    size_t                    part_bytes = 512 * 1024;  // large values travel in parts of this size
-    uint64_t                  up_limit   = 0;           // bytes per second; 0: none
-    std::string               congestion = "bbr";  // where the kernel allows it; tests: "cubic"
-    std::chrono::milliseconds stall{20'000};       // a transfer without progress starts again
-    std::chrono::milliseconds give_up{60'000};     // no progress at all: StoreError
-    uint64_t                  max_value_bytes = 1ull << 30;  // refuse to receive more
-    std::shared_ptr<LineCounters> counters;                  // may be null
+    std::string                   address;            // host:port of the hub
+    const RunKeys *               keys = nullptr;     // copied
+    std::string                   host;               // our name, for the hub's log and limits
+    int                           n_connections = 8;  // at once; on a lossy line more are faster
+    size_t                        part_bytes    = 512 * 1024;  // largest part of a large value
+    uint64_t                      up_limit      = 0;           // bytes per second; 0: none
+    std::string                   congestion = "bbr";  // where the kernel allows it; tests: "cubic"
+    std::chrono::milliseconds     stall{20'000};       // a transfer without progress starts again
+    std::chrono::milliseconds     give_up{60'000};     // no progress at all: StoreError
+    uint64_t                      max_value_bytes = 1ull << 30;  // refuse to receive more
+    std::shared_ptr<LineCounters> counters;                      // may be null
 };
 std::unique_ptr<Store> make_http_store(const HttpStoreOptions & options);
 

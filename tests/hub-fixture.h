@@ -30,8 +30,8 @@ inline HttpStoreOptions client_options(const Hub & hub, const RunKeys & keys) {
     options.address = "127.0.0.1:" + std::to_string(hub.port());
     options.keys    = &keys;
     options.host    = "anna";
-    options.stall   = 2s;
-    options.give_up = 2s;
+    options.stall   = 10s;
+    options.give_up = 10s;
     return options;
 }
 

@@ -90,8 +90,10 @@ TEST_CASE("limits_are_refusals_with_a_name", "[hub]") {
     options.max_value_bytes = 2'000'000;
     options.max_total_bytes = 3'000'000;
     options.max_keys        = 5;
-    Hub        hub(options);
-    const auto store = make_http_store(client_options(hub, keys));
+    Hub              hub(options);
+    HttpStoreOptions client = client_options(hub, keys);
+    client.give_up          = 1500ms;
+    const auto store        = make_http_store(client);
 
     SECTION("one value") {
         CHECK_THAT(error_of([&] { store->put("a", Bytes(2'000'001)); }), Catch::Contains("limits"));
@@ -112,10 +114,10 @@ TEST_CASE("limits_are_refusals_with_a_name", "[hub]") {
         CHECK_THAT(error_of([&] { store->put("k5", Bytes(10)); }), Catch::Contains("keys"));
     }
     SECTION("malformed requests") {
-        HttpClient  client(raw_options(hub, keys));
+        HttpClient  raw(raw_options(hub, keys));
         const Bytes body(100000);
         const auto  status = [&](const std::string & method, const std::string & path) {
-            return client
+            return raw
                 .perform({.method = method, .path = path, .body = body, .has_body = method == "PUT"}
                  )
                 .status;
@@ -131,7 +133,7 @@ TEST_CASE("limits_are_refusals_with_a_name", "[hub]") {
         CHECK(status("GET", "/v/" + std::string(700, 'a')) == 400);
         const Bytes        large(1'200'000);
         const HttpResponse r =
-            client.perform({.method = "PUT", .path = "/v/a", .body = large, .has_body = true});
+            raw.perform({.method = "PUT", .path = "/v/a", .body = large, .has_body = true});
         CHECK((r.status == 413 || r.status == 0));
         CHECK(store->list("").empty());
     }
@@ -141,13 +143,13 @@ TEST_CASE("a_host_that_asks_too_fast_waits", "[hub]") {
     const Scratch folder;
     const RunKeys keys      = keys_of('A');
     HubOptions    options   = hub_options(folder);
-    options.host_requests_s = 20;
+    options.host_requests_s = 5;
     options.max_hosts       = 2;
     Hub              hub(options);
     HttpStoreOptions client = client_options(hub, keys);
     client.counters         = std::make_shared<LineCounters>();
     const auto store        = make_http_store(client);
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 20; i++) {
         CHECK_FALSE(store->get("a").has_value());
     }
     CHECK(client.counters->n_retries > 0);

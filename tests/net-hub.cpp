@@ -32,7 +32,7 @@ TEST_CASE("connections_are_kept", "[hub]") {
         store->put("v/" + std::to_string(i), value);
         CHECK(holds(*store, "v/" + std::to_string(i), value));
     }
-    CHECK(options.counters->n_connects <= 6);
+    CHECK(options.counters->n_connects <= 10);
     CHECK(options.counters->bytes_up >= 20'000'000);
     CHECK(options.counters->bytes_up < 20'100'000);
     CHECK(options.counters->bytes_down >= 20'000'000);
@@ -184,7 +184,7 @@ TEST_CASE("the_line_check_measures_speed_delay_and_clock", "[hub]") {
     CHECK(line.delay_ms < 200);
     CHECK(std::abs(line.clock_s) < 1);
     CHECK(line.up_mbit > 8);
-    CHECK(line.up_mbit < 24);  // the cap of 16, and its first burst
+    CHECK(line.up_mbit < 40);  // the cap of 16, and the first burst of a small round
     CHECK(line.down_mbit > line.up_mbit);
     CHECK(line.version == kVersion);
     CHECK_THAT(describe(line), Catch::Contains("Mbit/s up"));

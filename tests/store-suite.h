@@ -6,6 +6,7 @@
 #include "comm/store.h"
 #include "tests/catch.h"
 #include "tests/flaky-store.h"
+#include "tests/some-bytes.h"
 
 #include <algorithm>
 #include <atomic>
@@ -17,14 +18,6 @@ struct SuiteOptions {
     bool   atomic      = true;     // whether probe_atomic_create must say yes
     size_t large_bytes = 3000001;  // several parts, and a short last one
 };
-
-inline Bytes some_bytes(size_t n, uint64_t seed) {
-    Bytes out(n);
-    for (size_t i = 0; i < n; i++) {
-        out[i] = uint8_t(random_bits(seed, i / 8) >> (8 * (i % 8)));
-    }
-    return out;
-}
 
 inline bool holds(Store & store, const std::string & key, const Bytes & value) {
     const std::optional<Bytes> got = store.get(key);

@@ -1,0 +1,16 @@
+// tests/some-bytes.h — values that are the same for the same seed.
+#pragma once
+
+#include "ggml-train/base.h"
+
+namespace gt {
+
+inline Bytes some_bytes(size_t n, uint64_t seed) {
+    Bytes out(n);
+    for (size_t i = 0; i < n; i++) {
+        out[i] = uint8_t(random_bits(seed, i / 8) >> (8 * (i % 8)));
+    }
+    return out;
+}
+
+}  // namespace gt
