@@ -24,6 +24,7 @@ enum class Kind : uint8_t {
     floor    = 8,  // what is older may be gone
     shard    = 9,  // of a dense exchange
     settings = 10,
+    model    = 11,
 };
 
 // Names of keys. All begin with the run's number.

@@ -6,8 +6,12 @@
 
 namespace gt {
 
-Trainer::Trainer(StepGraph & graph, Optimizer & optimizer, Peers & peers, GradNorm grad_norm, const TrainerOptions & options)
-    : graph_(graph), optimizer_(optimizer), peers_(peers), grad_norm_(std::move(grad_norm)), options_(options) {}
+Trainer::Trainer(
+    StepGraph & graph, Optimizer & optimizer, SharedState & shared, RunPeers & peers, StepSource source,
+    const TrainerOptions & options
+)
+    : graph_(graph), optimizer_(optimizer), shared_(shared), peers_(peers), source_(std::move(source)),
+      options_(options) {}
 
 static int64_t n_labels(const Batch & batch) {
     return std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l >= 0; });
@@ -18,18 +22,45 @@ static float clip_scale(double norm, float clip) {
     return clip > 0.0f && norm > clip ? static_cast<float>(clip / (norm + 1e-6)) : 1.0f;
 }
 
-StepResult Trainer::train(const Batch & batch, float lr) {
+static double seconds() {
+    using namespace std::chrono;
+    return duration<double>(steady_clock::now().time_since_epoch()).count();
+}
+
+StepResult Trainer::train() {
+    StepResult result = gradient();
+
+    // rounds that closed without us: first become equal to the others again
+    while (peers_.n_behind() > 0) {
+        collect(result);
+    }
+    // gradient in, message out, on its way
+    result.step   = step_;
+    result.lr     = source_.lr(step_);
+    Bytes message = optimizer_.prepare(step_, result.lr, clip_scale(result.grad_norm, options_.clip));
+    result.n_sent = message.size();
+    peers_.publish(step_, static_cast<uint64_t>(result.n_samples), std::move(message));
+    in_flight_.push_back(step_++);
+
+    // the one slow call: what all hosts sent, in the order in which all apply it
+    if (in_flight_.size() > options_.overlap) {
+        collect(result);
+    }
+    return result;
+}
+
+// Forward and backward; the gradients of the micro-batches add up to that of their mean.
+StepResult Trainer::gradient() {
+    const Batch   batch   = source_.samples(step_);
     const int64_t each    = graph_.options().B;
     const int64_t n_micro = batch.n_samples / each;
     GT_CHECK(n_micro * each == batch.n_samples, "a batch is a whole number of micro-batches");
-
-    // forward and backward; gradients of the micro-batches add up to that of their mean
     const double counted = static_cast<double>(n_labels(batch));
     double       loss    = 0.0;
     for (int64_t i = 0; i < n_micro; ++i) {
         loss += graph_.run(batch.part(i * each, (i + 1) * each), static_cast<float>(1.0 / counted), i == 0);
     }
-    StepResult result{.step = step_, .loss = loss / counted, .grad_norm = grad_norm_(), .lr = lr};
+    StepResult result{.loss = loss / counted, .n_samples = batch.n_samples, .grad_norm = source_.grad_norm()};
     if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
         throw Error(format(
             "step %llu: the loss is %g, the gradient's norm %g; start again from the last checkpoint "
@@ -37,25 +68,71 @@ StepResult Trainer::train(const Batch & batch, float lr) {
             static_cast<unsigned long long>(step_), result.loss, result.grad_norm
         ));
     }
-
-    // gradient in, message out, on its way
-    peers_.publish(
-        step_, static_cast<uint64_t>(batch.n_samples),
-        optimizer_.prepare(step_, lr, clip_scale(result.grad_norm, options_.clip))
-    );
-    // the one slow call: what all hosts sent, in the order that all apply it
-    if (step_ >= static_cast<uint64_t>(options_.overlap)) {
-        const auto  from  = std::chrono::steady_clock::now();
-        const Round round = peers_.collect(step_ - options_.overlap);
-        result.waited     = std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
-        result.n_missing  = round.n_missing;
-        if (!round.has_mine) {
-            optimizer_.take_back(round.round);  // too late: nothing is lost
-        }
-        optimizer_.apply(round);
-    }
-    ++step_;
     return result;
+}
+
+void Trainer::collect(StepResult & result) {
+    const double   from  = seconds();
+    const uint64_t which = in_flight_.empty() ? step_ : in_flight_.front();
+    Round          round = peers_.collect(which);
+    result.waited += seconds() - from;
+    finish(std::move(round), result);
+}
+
+// A round becomes new weights: the same on every host.
+void Trainer::finish(Round round, StepResult & result) {
+    if (!round.has_mine) {
+        optimizer_.take_back(round.mine);  // too late: nothing is lost
+    }
+    std::erase_if(in_flight_, [&](uint64_t step) { return step <= round.round || (!round.has_mine && step == round.mine); });
+    if (round.drop_residual) {
+        for (const StateTensor & tensor : optimizer_.state().tensors) {
+            if (!tensor.shared) {
+                std::fill(tensor.values.begin(), tensor.values.end(), 0.0f);
+            }
+        }
+    }
+    if (round.fault != Fault::none) {
+        for (uint64_t step : in_flight_) {
+            optimizer_.take_back(step);
+        }
+        in_flight_.clear();
+        join({}, false);
+        return;
+    }
+    optimizer_.apply(round);
+    step_            = std::max(step_, round.round + 1);
+    result.n_hosts   = std::max<int>(1, static_cast<int>(round.messages.size()));
+    result.n_missing = round.n_missing;
+    result.validate  = round.validate;
+    for (int part : round.write_parts) {
+        peers_.put_part(round.round, part, shared_.part(part, round.n_parts));
+    }
+    if (!round.messages.empty()) {
+        peers_.report({
+            .round        = round.round,
+            .state_digest = shared_.digest(),
+            .loss         = result.loss,
+            .waited_s     = result.waited});
+    }
+}
+
+void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
+    const Joined joined = peers_.join(mark, fresh);
+    for (int i = 0; i < joined.n_parts; ++i) {
+        shared_.set_part(i, joined.n_parts, joined.fetch_part(i));
+    }
+    for (int part : joined.write_parts) {
+        peers_.put_part(joined.step - 1, part, shared_.part(part, joined.n_write_parts));
+    }
+    step_ = joined.step;
+}
+
+void Trainer::drain() {
+    StepResult result;
+    while (!in_flight_.empty()) {
+        collect(result);
+    }
 }
 
 double evaluate(StepGraph & graph, const std::vector<Batch> & batches) {

@@ -1,47 +1,74 @@
-// ggml-train/trainer.h — one training step from samples to new weights, the same on every rank of
-// every host. Knows neither files nor flags. Read next: optim/decoupled.cpp (what is sent).
+// ggml-train/trainer.h — one training step from samples to new weights, the same on every host.
+// Knows neither files nor flags. Read next: optim/decoupled.cpp (what is sent).
 #pragma once
 
 #include "ggml-train/graph.h"
+#include "ggml-train/shared-state.h"
 #include "ggml-train/weights.h"
+
+#include <deque>
 
 namespace gt {
 
 struct TrainerOptions {
-    float clip    = 1.0f;  // largest norm of the gradient; 0: no limit
-    int   overlap = 0;     // 1: a round travels while the next gradient is computed
+    float    clip    = 1.0f;  // largest norm of the gradient; 0: no limit
+    uint64_t overlap = 0;     // 1: a round travels while the next gradient is computed
+};
+
+// What a step needs from outside, by its number. (Of all gradients the norm is taken in an order
+// that no machine changes: optim/optim.h.)
+struct StepSource {
+    std::function<Batch(uint64_t step)> samples;
+    std::function<float(uint64_t step)> lr;
+    std::function<double()>             grad_norm;
 };
 
 struct StepResult {
     uint64_t step      = 0;
     double   loss      = 0.0;  // mean over the labels of this host's batch
+    int64_t  n_samples = 0;    // in it
     double   grad_norm = 0.0;  // before clipping
     float    lr        = 0.0f;
-    int      n_missing = 0;    // hosts whose message did not count
+    size_t   n_sent    = 0;    // bytes of our message
+    int      n_hosts   = 1;    // whose messages counted
+    int      n_missing = 0;    // members whose message did not
     double   waited    = 0.0;  // seconds spent waiting for other hosts
+    bool     validate  = true; // validation after this step is ours
 };
 
 class Trainer {
 public:
-    // grad_norm: of all gradients, in an order that no machine changes (optim/clip.h).
-    using GradNorm = std::function<double()>;
+    Trainer(
+        StepGraph & graph, Optimizer & optimizer, SharedState & shared, RunPeers & peers, StepSource source,
+        const TrainerOptions & options
+    );
 
-    Trainer(StepGraph & graph, Optimizer & optimizer, Peers & peers, GradNorm grad_norm, const TrainerOptions & options);
+    // Takes its place in the run. `mark`: SharedRun::mark of the checkpoint that was loaded, or
+    // nothing; `fresh`: the weights are the run's first ones.
+    void join(std::span<const uint8_t> mark, bool fresh);
 
-    // One step: as many micro-batches as `batch` holds of the graph's size.
-    // An Error if loss or gradient is not a number: weights are then as they were.
-    StepResult train(const Batch & batch, float lr);
+    // One step. An Error if loss or gradient is not a number: weights are then as they were.
+    StepResult train();
+
+    // Collects what is still on its way; after the last step.
+    void drain();
 
     uint64_t step() const { return step_; }
     void     set_step(uint64_t step) { step_ = step; }
 
 private:
-    StepGraph &    graph_;
-    Optimizer &    optimizer_;
-    Peers &        peers_;
-    GradNorm       grad_norm_;
-    TrainerOptions options_;
-    uint64_t       step_ = 0;
+    StepResult gradient();
+    void       finish(Round round, StepResult & result);
+    void       collect(StepResult & result);
+
+    StepGraph &          graph_;
+    Optimizer &          optimizer_;
+    SharedState &        shared_;
+    RunPeers &           peers_;
+    StepSource           source_;
+    TrainerOptions       options_;
+    uint64_t             step_ = 0;   // the next to be computed
+    std::deque<uint64_t> in_flight_;  // steps published, not collected yet
 };
 
 // Mean loss over the labels of several batches; `graph` has Goal::loss.

@@ -1,15 +1,16 @@
 // train-gpt — trains a GPT on text: a GGUF in, a GGUF that llama.cpp runs out.
 //
 //   train-gpt -m small.gguf --data books/
+//   train-gpt -m small.gguf --nodes hosts.txt
 //
 // Read next: tools/train-loop.cpp (a run), ggml-train/trainer.cpp (one step), optim/decoupled.cpp
 // (what hosts tell one another).
-#include "comm/peers-self.h"
 #include "models/generate.h"
 #include "models/prepare.h"
 #include "tools/train-loop.h"
 
 #include <filesystem>
+#include <unistd.h>
 
 using namespace gt;
 
@@ -22,6 +23,7 @@ struct GptFlags : TrainFlags {
     int64_t         sample_every = 0, sample_tokens = 200;
     float           temperature = 0.8f;
     PrepareOptions  prepare;
+    NodesFlags      together;
 
     void visit(Flags & visit) {
         visit.group("What to train, on what");
@@ -30,6 +32,8 @@ struct GptFlags : TrainFlags {
         prepare.visit(visit);
         visit.group("The run");
         visit_run(visit);
+        visit.group("Together with other machines");
+        together.visit(visit);
         visit.group("The session");
         visit_session(visit);
         visit("prompt", prompt, "what samples continue");
@@ -39,10 +43,13 @@ struct GptFlags : TrainFlags {
     }
 };
 
-// --data, else the token file beside the model.
-std::string find_data(const GptFlags & f) {
+// --data, else what our line in hosts.txt says, else the token file beside the model.
+std::string find_data(const GptFlags & f, const HostLine * line) {
     if (!f.data.empty()) {
         return f.data;
+    }
+    if (line && !line->data.empty()) {
+        return line->data;
     }
     const std::string beside = fs::path(f.model).replace_extension(".tokens").string();
     if (fs::exists(beside)) {
@@ -52,8 +59,10 @@ std::string find_data(const GptFlags & f) {
 }
 
 int train_gpt(GptFlags & f, Flags & flags) {
-    // what we train
-    TrainTask task{.model = load_model(f.model)};
+    // what we train, and with whom
+    Together  together(f.together);
+    TrainTask task;
+    task.model = together.model(f.model, task.fresh);
     if (task.model.config.arch == "vit") {
         throw Error(f.model + " is a model of pictures; train it with train-vit");
     }
@@ -61,12 +70,16 @@ int train_gpt(GptFlags & f, Flags & flags) {
     const std::string checkpoint = find_run(f, flags, task.model.config);
 
     // on what
-    f.prepare.inputs   = {find_data(f)};
+    f.prepare.inputs   = {find_data(f, together.line())};
     f.prepare.threads  = f.threads;
-    f.prepare.progress = [](const PrepareProgress & p) {
-        std::fprintf(stderr, "\rpreparing data %s ", progress_text(p).c_str());
+    bool shown         = false;
+    f.prepare.progress = [&](const PrepareProgress & p) {
+        if (::isatty(STDERR_FILENO)) {
+            shown = std::fprintf(stderr, "\r\033[Kpreparing data %s", progress_text(p).c_str()) > 0;
+        }
     };
     const TokenData data(cached_tokens(tokenizer, f.prepare));
+    std::fputs(shown ? "\n" : "", stderr);
     task.T = f.context = f.context ? f.context : task.model.config.n_ctx;
     if (task.T > task.model.config.n_ctx) {
         throw Error(format(
@@ -83,22 +96,27 @@ int train_gpt(GptFlags & f, Flags & flags) {
     task.validation = [&](int64_t B) {
         std::vector<Batch> batches;
         const int64_t      n = data.n_val_windows(task.T, f.eval_batches * B);
-        for (int64_t i = 0; i + B <= n; i += B) {
-            batches.push_back(data.val(i, i + B, task.T, n));
+        for (int64_t i = 0; i < n; i += B) {
+            batches.push_back(data.val(i, std::min(i + B, n), task.T, n));
+        }
+        if (n % B != 0) {  // the last one is filled up with what does not count
+            Batch & last   = batches.back();
+            last.n_samples = B;
+            last.tokens.resize(B * task.T, 0);
+            last.labels.resize(B * task.T, -1);
         }
         return batches;
     };
 
     // what it has learnt, as text
     task.prompt       = f.prompt;
-    task.sample_every = f.sample_every ? f.sample_every : f.steps / 10;
+    task.sample_every = f.sample_every;
     task.sample       = [&](std::span<const WeightView> weights) {
         const GenerateOptions options{.n_tokens = f.sample_tokens, .temperature = f.temperature};
         return generate_from(task.model.config, task.model.keys.get(), weights, f.out, f.prompt, options, f.threads);
     };
 
-    const auto peers = make_self_peers("self");
-    return train_loop(f, flags, task, *peers, checkpoint);
+    return train_loop(f, flags, task, together, checkpoint);
 }
 
 }  // namespace

@@ -21,6 +21,35 @@ static std::string stem(const std::string & path) {
     return fs::path(path).replace_extension("").string();
 }
 
+// Numbers that make no sense are named here, before anything depends on them.
+static void check_flags(const TrainFlags & f) {
+    const struct {
+        const char * name;
+        double       value, least;
+    } rows[] = {
+        {"batch", static_cast<double>(f.batch), 0},
+        {"micro", static_cast<double>(f.micro), 0},
+        {"context", static_cast<double>(f.context), 0},
+        {"steps", static_cast<double>(f.steps), 0},
+        {"tokens", static_cast<double>(f.tokens), 0},
+        {"hours", f.hours, 0},
+        {"lr", f.schedule.lr, 0},
+        {"clip", f.clip, 0},
+        {"smoothing", f.smoothing, 0},
+        {"threads", static_cast<double>(f.threads), 0},
+        {"eval-batches", static_cast<double>(f.eval_batches), 1},
+        {"keep", static_cast<double>(f.keep), 1},
+    };
+    for (const auto & row : rows) {
+        if (!(row.value >= row.least)) {
+            throw UsageError(format("--%s %g: it must be at least %g", row.name, row.value, row.least));
+        }
+    }
+    if (!(f.smoothing < 1.0f)) {
+        throw UsageError(format("--smoothing %g: it must be below 1", f.smoothing));
+    }
+}
+
 void choose_defaults(TrainFlags & f, const ModelConfig & config, int64_t T, int64_t n_samples) {
     const double n = static_cast<double>(n_params(config));
     f.out          = f.out.empty() ? stem(f.model) + "-run" : f.out;
@@ -39,26 +68,38 @@ void choose_defaults(TrainFlags & f, const ModelConfig & config, int64_t T, int6
         const double most   = 10.0 * static_cast<double>(n_samples);
         f.steps = std::max<int64_t>(100, static_cast<int64_t>(std::min(wanted, most) / static_cast<double>(f.batch)));
     }
+    f.threads = f.threads ? f.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+// Takes the settings that all hosts share, and what follows from them.
+static void settle(TrainFlags & f, Flags & flags, TrainTask & task, Together & together) {
     if (f.optim.replicator == "auto") {
-        f.optim.replicator = "none";  // alone
+        f.optim.replicator = together.alone() ? "none" : "demo";
     }
-    f.micro = f.micro ? f.micro : f.batch;
+    Flags run("", "", "");
+    f.visit_run(run);
+    together.agree(flags, run.values(), task.model, task.fresh);
+    task.T           = f.context ? f.context : task.T;
+    f.schedule.steps = f.steps;
+    f.micro          = std::min(f.micro ? f.micro : f.batch, f.batch);
     while (f.batch % f.micro != 0) {
         --f.micro;
     }
-    f.threads        = f.threads ? f.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    f.schedule.steps = f.steps;
 }
 
-std::string find_run(const TrainFlags & train, Flags & flags, const ModelConfig & config) {
+std::string find_run(
+    const TrainFlags & train, Flags & flags, const ModelConfig & config, const Flags::Values & own
+) {
+    check_flags(train);
     const std::string folder = train.out.empty() ? stem(train.model) + "-run" : train.out;
-    if (train.fresh) {
+    if (train.fresh && fs::is_directory(folder)) {
+        const FolderLock  nobody_trains_here(folder);
         const std::string old = set_aside(folder);
         if (!old.empty()) {
             std::printf("the run that was there is now %s\n", old.c_str());
         }
     }
-    fs::create_directories(folder);
+    make_folder(folder);
     const FoundCheckpoint found = find_checkpoint(folder, config);
     for (const std::string & reason : found.refused) {
         std::printf("left out: %s\n", reason.c_str());
@@ -73,13 +114,17 @@ std::string find_run(const TrainFlags & train, Flags & flags, const ModelConfig 
     const auto find = [](const Flags::Values & values, const std::string & name) {
         return std::find_if(values.begin(), values.end(), [&](const auto & v) { return v.first == name; });
     };
-    const Flags::Values known = run_flags.values(), now = flags.values();
+    Flags::Values known = run_flags.values();
+    known.insert(known.end(), own.begin(), own.end());
+    const Flags::Values now = flags.values();
     for (const auto & [name, value] : read_checkpoint_head(found.path).flags) {
         if (find(known, name) == known.end()) {
             continue;
         }
-        const std::string given = find(now, name)->second;
-        if (flags.given(name) && given != value) {
+        // the same command must go on: what said "choose for me" then says so now
+        const std::string given     = find(now, name)->second;
+        const bool        automatic = given == find(known, name)->second && (given == "0" || given == "auto");
+        if (flags.given(name) && given != value && !automatic) {
             throw Error(format(
                 "the run in %s has --%s %s, not %s; leave the flag away to go on with it, start over "
                 "with --fresh, or elsewhere with --out",
@@ -93,18 +138,39 @@ std::string find_run(const TrainFlags & train, Flags & flags, const ModelConfig 
 
 namespace {
 
+// Our place in the run (SharedRun::mark) lies among the checkpoint's flags.
+constexpr const char * kMark = "run-mark";
+
+std::string to_hex(const Bytes & bytes) {
+    std::string text;
+    for (uint8_t byte : bytes) {
+        text += format("%02x", byte);
+    }
+    return text;
+}
+
+Bytes from_hex(const std::string & text) {
+    Bytes bytes;
+    for (size_t i = 0; i + 1 < text.size(); i += 2) {
+        bytes.push_back(static_cast<uint8_t>(std::stoi(text.substr(i, 2), nullptr, 16)));
+    }
+    return bytes;
+}
+
 // One run, from its parts wired together to its end.
 class RunningTask {
 public:
-    RunningTask(TrainFlags & train, const Flags & flags, TrainTask & task, Peers & peers)
-        : f_(train), flags_(flags), task_(task), backend_(f_.device, f_.threads), workers_(f_.threads),
-          model_(make_model(backend_, task.model.config, true)), peers_(peers) {
+    RunningTask(TrainFlags & train, const Flags & flags, TrainTask & task, Together & together)
+        : f_(train), flags_(flags), task_(task), lock_(f_.out), backend_(f_.device, f_.threads), workers_(f_.threads),
+          model_(make_model(backend_, task.model.config, true)), together_(together) {
         for (const ModelTensor & tensor : task.model.tensors) {
             model_->weights().set(model_->weights().at(tensor.spec.name), tensor.data);
         }
         task.model.tensors.clear();  // they live on the device now
         views_     = model_->weights().views();
         optimizer_ = make_optimizer(f_.optim, views_, workers_);
+        shared_    = std::make_unique<SharedState>(views_, *optimizer_, workers_);
+        peers_     = &together.peers(f_.optim, views_);
 
         GraphOptions options = {
             .B          = f_.micro,
@@ -113,14 +179,21 @@ public:
             .channels   = task.model.config.channels,
             .form       = f_.portable ? Form::portable : Form::fused,
             .recompute  = f_.recompute ? Recompute::all : Recompute::cheap,
-            .smoothing  = f_.smoothing};
+            .smoothing  = f_.smoothing,
+            .mixup      = task.mixup,
+            .depth      = task.depth};
         graph_            = std::make_unique<StepGraph>(backend_, *model_, options);
-        options.goal      = GraphOptions::Goal::loss;
+        options.goal      = task.evaluate ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
         options.smoothing = 0.0f;
+        options.mixup = options.depth = false;
         eval_             = std::make_unique<StepGraph>(backend_, *model_, options);
-        trainer_          = std::make_unique<Trainer>(
-            *graph_, *optimizer_, peers_, [this] { return grad_norm(f_.optim, views_, workers_); },
-            TrainerOptions{.clip = f_.clip}
+        trainer_ = std::make_unique<Trainer>(
+            *graph_, *optimizer_, *shared_, *peers_,
+            StepSource{
+                .samples   = [this](uint64_t step) { return task_.train(step, peers_->host(), 0, f_.batch); },
+                .lr        = [this](uint64_t step) { return f_.schedule.at(step); },
+                .grad_norm = [this] { return grad_norm(f_.optim, views_, workers_); }},
+            TrainerOptions{.clip = f_.clip, .overlap = f_.optim.overlap ? 1u : 0u}
         );
     }
 
@@ -131,21 +204,23 @@ public:
         if (f_.steps == 0) {
             plan_hours();
         }
+        trainer_->join(mark_, task_.fresh && checkpoint.empty());
         introduce(!checkpoint.empty());
         StepLog log(f_.out, trainer_->step(), {.steps = static_cast<uint64_t>(f_.steps), .every = f_.log_every, .unit = task_.unit});
         const Interrupt interrupt;
         while (trainer_->step() < static_cast<uint64_t>(f_.steps) && !interrupt.asked()) {
-            const uint64_t   step   = trainer_->step();
-            const Batch      batch  = task_.train(step, peers_.host(), 0, f_.batch);
-            const StepResult result = trainer_->train(batch, f_.schedule.at(step));
+            const double     waited = task_.waited ? task_.waited() : 0.0;
+            const StepResult result = trainer_->train();
+            const uint64_t   step   = result.step;
             log.step({
                 .step      = step + 1,
                 .loss      = static_cast<float>(result.loss),
                 .lr        = result.lr,
                 .grad_norm = static_cast<float>(result.grad_norm),
                 .n_tokens  = static_cast<uint64_t>(f_.batch * task_.n_per_sample),
-                .n_missing = result.n_missing});
-            after_step(log, step + 1);
+                .n_missing = result.n_missing,
+                .waited    = task_.waited ? task_.waited() - waited : 0.0});
+            after_step(log, step + 1, result.validate);
         }
         return finish(log, interrupt.asked());
     }
@@ -158,7 +233,7 @@ private:
     void plan_hours() {
         const auto from = std::chrono::steady_clock::now();
         for (int i = 0; i < 3; ++i) {
-            graph_->run(task_.train(i, peers_.host(), 0, f_.batch).part(0, f_.micro));
+            graph_->run(task_.train(i, peers_->host(), 0, f_.batch).part(0, f_.micro));
         }
         const double each = std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count() / 3 * static_cast<double>(f_.batch / f_.micro);
         f_.steps          = std::max<int64_t>(1, static_cast<int64_t>(f_.hours * 3600 / each));
@@ -173,6 +248,9 @@ private:
         if (!f_.save_every) {
             f_.save_every = std::max<int64_t>(1, f_.steps / 10);
         }
+        if (!task_.sample_every) {
+            task_.sample_every = std::max<int64_t>(1, f_.steps / 10);
+        }
         f_.schedule.check();
         std::printf(
             "model    %s\ndata     %s per step, %lld steps\nmemory   weights and gradients %.0f MB, activations %.0f MB\n"
@@ -186,9 +264,21 @@ private:
         std::fflush(stdout);
     }
 
-    void after_step(StepLog & log, uint64_t step) {
-        if (due(f_.eval_every, step) || at_end()) {
-            log.eval(step, static_cast<float>(evaluate(*eval_, task_.validation(f_.micro))));
+    // Loss -1: there is nothing to validate with.
+    Score validate() {
+        if (task_.evaluate) {
+            return task_.evaluate(*eval_, at_end());
+        }
+        const std::vector<Batch> batches = task_.validation(f_.micro);
+        return {.loss = batches.empty() ? -1.0 : evaluate(*eval_, batches)};
+    }
+
+    void after_step(StepLog & log, uint64_t step, bool validation_is_ours) {
+        if ((due(f_.eval_every, step) && validation_is_ours) || at_end()) {
+            const Score score = validate();
+            if (score.loss >= 0.0) {
+                log.eval(step, static_cast<float>(score.loss), static_cast<float>(score.accuracy));
+            }
         }
         if (task_.sample && (due(task_.sample_every, step) || at_end())) {
             log.sample(step, task_.prompt, task_.sample(weights()));
@@ -200,6 +290,7 @@ private:
     }
 
     int finish(StepLog & log, bool interrupted) {
+        trainer_->drain();
         if (interrupted) {
             log.note(format("stopped after step %llu; saved as %s", static_cast<unsigned long long>(trainer_->step()), save().c_str()));
             log.note("the same command goes on from there");
@@ -209,6 +300,7 @@ private:
             log.note(note);
         }
         log.note("trained model: " + f_.export_to);
+        together_.finish();
         return 0;
     }
 
@@ -226,24 +318,44 @@ private:
             c.weights.push_back({view.name, view.weight});
         }
         c.state = optimizer_->state();
+        c.flags.push_back({kMark, to_hex(peers_->mark())});
         return c;
     }
 
-    std::string save() { return save_checkpoint(f_.out, checkpoint(), static_cast<int>(f_.keep)); }
+    // Weights that are no numbers never replace a good checkpoint.
+    std::string save() {
+        for (const ParamView & view : views_) {
+            if (!std::all_of(view.weight.begin(), view.weight.end(), [](float w) { return std::isfinite(w); })) {
+                throw Error(format(
+                    "step %llu: %s holds values that are no numbers, so nothing was saved; start over (--fresh) with "
+                    "a lower --lr or a longer --warmup",
+                    static_cast<unsigned long long>(trainer_->step()), view.name.c_str()
+                ));
+            }
+        }
+        return save_checkpoint(f_.out, checkpoint(), static_cast<int>(f_.keep));
+    }
 
     void resume(const std::string & path) {
         Checkpoint c = checkpoint();
         load_checkpoint(path, c);
+        for (const auto & [name, value] : c.flags) {
+            mark_ = name == kMark ? from_hex(value) : mark_;
+        }
         trainer_->set_step(c.step);
     }
 
     TrainFlags &                 f_;
     const Flags &                flags_;
     TrainTask &                  task_;
+    FolderLock                   lock_;
     Backend                      backend_;
     Workers                      workers_;
     std::unique_ptr<Transformer> model_;
-    Peers &                      peers_;
+    Together &                   together_;
+    RunPeers *                   peers_ = nullptr;
+    Bytes                        mark_;  // our place in the run, from the checkpoint
+    std::unique_ptr<SharedState> shared_;
     std::vector<ParamView>       views_;
     std::unique_ptr<Optimizer>   optimizer_;
     std::unique_ptr<StepGraph>   graph_, eval_;
@@ -252,8 +364,9 @@ private:
 
 }  // namespace
 
-int train_loop(TrainFlags & train, const Flags & flags, TrainTask & task, Peers & peers, const std::string & checkpoint) {
-    return RunningTask(train, flags, task, peers).run(checkpoint);
+int train_loop(TrainFlags & train, Flags & flags, TrainTask & task, Together & together, const std::string & checkpoint) {
+    settle(train, flags, task, together);
+    return RunningTask(train, flags, task, together).run(checkpoint);
 }
 
 }  // namespace gt
