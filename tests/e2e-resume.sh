@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# A run that is killed, stopped or finds broken checkpoints ends as the one that was left alone, bit
+# for bit.   usage: e2e-resume.sh BIN_DIR WORK_DIR
+set -euo pipefail
+source "$(dirname "$0")/e2e.inc.sh" e2e-resume "$1" "$2"
+RANDOM=${GT_SEED:=$$}
+echo "GT_SEED=$GT_SEED repeats this choice of moments"
+tiny gpt2 s.gguf
+
+# same_run OPTION...: in folder a/ alone; in b/ killed several times, then stopped by Ctrl+C
+same_run() {
+    rm -rf a b
+    mkdir a b
+    local command=(-m ../s.gguf --data ../text.txt --out run --export x.gguf --steps 90 --save-every 6
+                   --eval-every 20 --sample-every 45 "$@")
+    (cd a && train "${command[@]}" >out.txt 2>&1) || { cat a/out.txt; fail "the run alone failed"; }
+    cd b
+    local step=0 n_killed=0 n_resumed=0 pid code
+    for ((i = 0; i < 5; ++i)); do
+        step=$((step + 3 + RANDOM % 14))
+        train "${command[@]}" >out.txt 2>&1 &
+        pid=$!
+        wait_for_step run "$step" "$pid"
+        sleep "0.00$((RANDOM % 10))"
+        kill -KILL "$pid" && ((++n_killed))
+        wait "$pid" 2>/dev/null || true
+        grep -q "going on after step" out.txt && ((++n_resumed))
+    done
+    [ $n_killed -ge 3 ] && [ $n_resumed -ge 2 ] || fail "only $n_killed kills, $n_resumed resumed: nothing is proven"
+
+    train "${command[@]}" >out.txt 2>&1 &
+    pid=$!
+    wait_for_step run 82 "$pid"
+    kill -INT "$pid"
+    code=0
+    wait "$pid" || code=$?
+    [ "$code" = 130 ] || { cat out.txt; fail "Ctrl+C ended the run with $code, not 130"; }
+    grep -q "stopped after step [0-9]*; saved as run/checkpoint-" out.txt || { cat out.txt; fail "Ctrl+C: not said what was saved"; }
+    grep -q "the same command goes on" out.txt || fail "Ctrl+C: not said how to go on"
+
+    train "${command[@]}" >out.txt 2>&1 || { cat out.txt; fail "did not go on"; }
+    cd ..
+    cmp a/x.gguf b/x.gguf || fail "$*: other weights after interruptions"
+    cmp a/run/checkpoint-0000000090.gguf b/run/checkpoint-0000000090.gguf || fail "$*: other checkpoint"
+    diff <(losses a/run) <(losses b/run) || fail "$*: other losses"
+    [ "$(losses a/run | wc -l)" -ge 95 ] || fail "metrics are missing"
+    [ "$(ls b/run | grep -c checkpoint-)" = 3 ] || { ls b/run; fail "not the last three checkpoints, or parts left behind"; }
+    echo "same run: ${*:-alone} ($n_killed kills)"
+}
+same_run
+same_run --replicator demo --micro 2
+
+# the newest checkpoint broken in every way: said, and the one before it is used
+mkdir c
+go=(train -m s.gguf --data text.txt --out c/run --export c/x.gguf --save-every 10 --steps 40)
+expect 0 "trained model" "${go[@]}"
+cp c/x.gguf c/alone.gguf
+losses c/run >c/alone.csv
+last=c/run/checkpoint-0000000040.gguf
+tiny gpt2 other.gguf --heads 4
+broken() {  # broken TEXT: goes on from step 30, and says why
+    expect 0 "$1" "${go[@]}"
+    grep -q "going on after step 30" out.txt || { cat out.txt; fail "did not take the checkpoint before"; }
+    cmp c/x.gguf c/alone.gguf || fail "$1: other weights"
+    diff <(losses c/run) c/alone.csv || fail "$1: other losses"
+}
+cp $last c/good.gguf
+head -c 50000 c/good.gguf >$last && broken "cut"
+: >$last && broken "not a checkpoint"
+cp s.gguf $last && broken "left out"
+cp c/good.gguf $last && printf 'x' | dd of=$last bs=1 seek=60000 conv=notrunc 2>/dev/null && broken "left out"
+expect 0 "trained model" train -m other.gguf --data text.txt --out d/run --steps 40 --save-every 40 --export d/x.gguf
+cp d/run/checkpoint-0000000040.gguf $last && broken "another model"
+rm $last && head -c 50000 c/good.gguf >$last.part && broken "going on after step 30"
+
+# none is good: a person decides
+mkdir e
+for step in 10 20; do head -c 1000 c/good.gguf >e/checkpoint-00000000$step.gguf; done
+expect 1 "--fresh" train -m s.gguf --data text.txt --out e --steps 40
+expect 0 "the run that was there is now e.old-1" train -m s.gguf --data text.txt --out e --steps 5 --fresh
+[ "$(ls e.old-1 | grep -c checkpoint)" = 2 ] || fail "--fresh lost the old run"
+
+# flags of the run are kept; one that contradicts is named, one that says the same is not
+expect 1 "has --steps 40, not 41" "${go[@]}" --steps 41
+expect 1 "has --batch 4, not 8" "${go[@]}" --batch 8
+expect 1 "has --lr 0.004, not 0.5" "${go[@]}" --lr 0.5
+expect 1 "has --replicator none, not demo" "${go[@]}" --replicator demo
+expect 0 "trained model" "${go[@]}" --replicator auto --lr 0.004 --eval-every 3
+expect 0 "going on after step 40" "$bin/train-gpt" -m s.gguf --data text.txt --out c/run --export c/y.gguf
+cmp c/x.gguf c/y.gguf || fail "a finished run started again is not the same model"
+
+# one process per run
+train -m s.gguf --data text.txt --out f --steps 100000 >out-f.txt 2>&1 &
+pid=$!
+wait_for_step f 3 $pid
+expect 1 "another process is training here" train -m s.gguf --data text.txt --out f --steps 100000
+expect 1 "another process is training here" train -m s.gguf --data text.txt --out f --steps 100000 --fresh
+kill -INT $pid
+sleep 0.02
+kill -INT $pid 2>/dev/null || true
+code=0
+wait $pid || code=$?
+[ $code = 130 ] || fail "the second Ctrl+C ended with $code"
+echo "e2e-resume: passed"

@@ -1,0 +1,50 @@
+# tests/e2e.inc.sh — what the e2e-*.sh share: `source e2e.inc.sh NAME BIN_DIR WORK_DIR` leaves one in
+# an empty folder, with $bin, $work (that folder), a small text, and the functions below.
+name=$1
+bin=$(cd "$2" && pwd)
+work=$3/$name
+rm -rf "$work"
+mkdir -p "$work"
+work=$(cd "$work" && pwd)
+cd "$work"
+export XDG_CACHE_HOME="$work/cache"
+
+fail() { echo "$name: $*" >&2; exit 1; }
+
+# expect CODE TEXT COMMAND...: the exit code, and a text that must be said
+expect() {
+    local code=$1 text=$2 got=0
+    shift 2
+    "$@" >out.txt 2>&1 || got=$?
+    [ "$got" = "$code" ] || { cat out.txt; fail "$* ended with $got, expected $code"; }
+    grep -qF -- "$text" out.txt || { cat out.txt; fail "$* did not say: $text"; }
+}
+
+# tiny ARCH FILE OPTION...: a model that trains in a moment
+tiny() {
+    local arch=$1 file=$2
+    shift 2
+    "$bin/new-model" --arch "$arch" --layers 2 --width 32 --heads 2 --context 32 -o "$file" "$@" >/dev/null
+}
+
+# train OPTION...: train-gpt, small and on one thread
+train() { "$bin/train-gpt" --threads 1 --batch 4 --sample-tokens 8 "$@"; }
+
+# losses FOLDER: what must be equal in two runs: step, tokens, loss, rate, norm, validation loss
+losses() { cut -d, -f1,2,4-6,12 "$1/metrics.csv"; }
+
+# wait_for_step FOLDER N PID: until the run has done N steps, or has ended
+wait_for_step() {
+    while kill -0 "$3" 2>/dev/null && ! grep -q "^{\"step\":$2," "$1/metrics.jsonl" 2>/dev/null; do
+        sleep 0.01
+    done
+}
+
+# words of different length, the same each time
+seed=1
+for ((i = 0; i < 6000; ++i)); do
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    words=(the lord said unto moses and he went up into mount sinai "with him" "." ",")
+    printf '%s ' "${words[$((seed / 65536 % 14))]}"
+    ((i % 15)) || echo
+done >text.txt
