@@ -19,6 +19,19 @@ struct AugmentOptions {
     float saturation = 0.0f;
     int   cutout     = 0;     // side of a square that is blanked; 0: off
     float mixup      = 0.0f;  // alpha of the Beta distribution; 0: off
+
+    template <class Visit>
+    void visit(Visit && visit) {
+        visit("crop", crop_min, "random crop and resize: smallest share of the area; 1: off");
+        visit("aspect", aspect, "random crop: widest form");
+        visit("pad", pad, "moved by up to so many pixels");
+        visit("flip", flip, "left and right, every second time");
+        visit("brightness", brightness, "changed by up to this share");
+        visit("contrast", contrast, "changed by up to this share");
+        visit("saturation", saturation, "changed by up to this share");
+        visit("cutout", cutout, "side of a square that is blanked, in pixels");
+        visit("mixup", mixup, "alpha: pictures and labels are mixed in pairs; 0: off");
+    }
 };
 
 // Names the random choices of one sample; i counts the host's samples of the step.

@@ -1,5 +1,8 @@
 #include "ggml-train/graph.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace gt {
 
 StepGraph::StepGraph(const Backend & backend, Model & model, const GraphOptions & options)
@@ -8,7 +11,7 @@ StepGraph::StepGraph(const Backend & backend, Model & model, const GraphOptions 
     n_labels_         = images ? options_.B : options_.B * options_.T;
 
     // what the host writes and reads
-    input_ctx_         = make_context(16);
+    input_ctx_         = make_context(24);
     ggml_context * ctx = input_ctx_.get();
     inputs_.B          = options_.B;
     inputs_.T          = options_.T;
@@ -19,12 +22,21 @@ StepGraph::StepGraph(const Backend & backend, Model & model, const GraphOptions 
     } else {
         inputs_.tokens = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_labels_);
     }
+    if (options_.depth) {
+        inputs_.depth = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 2 * model.n_blocks(), options_.B);
+    }
     loss_.labels    = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_labels_);
     loss_.targets   = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 1, n_labels_);
     loss_.mask      = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 1, n_labels_);
     loss_.scale     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
     loss_.rows      = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n_labels_);
     loss_.smoothing = options_.smoothing;
+    if (options_.mixup) {
+        loss_.mix_labels  = ggml_dup_tensor(ctx, loss_.labels);
+        loss_.mix_targets = ggml_dup_tensor(ctx, loss_.targets);
+        loss_.mix_scale   = ggml_dup_tensor(ctx, loss_.scale);
+        loss_.mix_rows    = ggml_dup_tensor(ctx, loss_.rows);
+    }
     beta_           = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
     one_            = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
     input_buffer_   = backend_.allocate(ctx, "inputs");
@@ -74,21 +86,31 @@ void StepGraph::feed(const Batch & batch, float scale, bool first) {
     } else {
         set(inputs_.tokens, batch.tokens);
     }
+    if (inputs_.depth) {
+        set(inputs_.depth, batch.depth);
+    }
     if (options_.goal == GraphOptions::Goal::logits) {
         return;
     }
-    std::vector<int32_t> targets(batch.labels);
-    std::vector<float>   mask(batch.labels.size(), 1.0f);
-    for (size_t i = 0; i < targets.size(); ++i) {
-        if (targets[i] < 0) {
-            targets[i] = 0;
-            mask[i]    = 0.0f;
-        }
+    std::vector<float> mask;
+    for (int32_t label : batch.labels) {
+        mask.push_back(label < 0 ? 0.0f : 1.0f);
     }
+    const auto targets = [](std::vector<int32_t> labels) {
+        for (int32_t & label : labels) {
+            label = std::max(label, 0);
+        }
+        return labels;
+    };
     set(loss_.labels, batch.labels);
-    set(loss_.targets, targets);
+    set(loss_.targets, targets(batch.labels));
     set(loss_.mask, mask);
-    set(loss_.scale, std::array{scale});
+    set(loss_.scale, std::array{options_.mixup ? scale * batch.mix : scale});
+    if (options_.mixup) {
+        set(loss_.mix_labels, batch.mix_labels);
+        set(loss_.mix_targets, targets(batch.mix_labels));
+        set(loss_.mix_scale, std::array{scale * (1.0f - batch.mix)});
+    }
     set(beta_, std::array{first ? 0.0f : 1.0f});
 }
 
@@ -105,13 +127,13 @@ double StepGraph::run(const Batch & batch, float scale, bool first) {
     if (options_.goal == GraphOptions::Goal::logits) {
         return 0.0;
     }
-    std::vector<float> rows(n_labels_);
-    ggml_backend_tensor_get(loss_.rows, rows.data(), 0, rows.size() * sizeof(float));
-    double sum = 0.0;
-    for (float loss : rows) {
-        sum += loss;
-    }
-    return sum;
+    const auto sum = [&](ggml_tensor * losses) {
+        std::vector<float> rows(n_labels_);
+        ggml_backend_tensor_get(losses, rows.data(), 0, rows.size() * sizeof(float));
+        return std::accumulate(rows.begin(), rows.end(), 0.0);
+    };
+    const double mix = batch.mix;
+    return options_.mixup ? mix * sum(loss_.rows) + (1.0 - mix) * sum(loss_.mix_rows) : sum(loss_.rows);
 }
 
 std::vector<float> StepGraph::logits() const {

@@ -16,6 +16,8 @@ struct GraphOptions {
     Form      form         = Form::fused;
     Recompute recompute    = Recompute::cheap;
     float     smoothing    = 0.0f;         // of the labels
+    bool      mixup        = false;        // batches bring mix_labels
+    bool      depth        = false;        // batches bring factors for stochastic depth
     enum class Goal { train, loss, logits } goal = Goal::train;
 };
 

@@ -34,12 +34,24 @@ static void fused_chunk(
     ggml_tensor *  logits = ops.linear(
         x, {w}, head.bias ? std::vector{head.bias->weight} : std::vector<ggml_tensor *>{}
     );
-    ggml_tensor * dlogits = fused_inplace(
-        ctx, kCrossEntropy, logits,
-        {elements(ctx, in.labels, begin, n), in.scale, elements(ctx, in.rows, begin, n)},
-        {.i = {static_cast<int32_t>(head.weight->ne[1]), autograd != nullptr}, .f = {in.smoothing}}
-    );
-    ggml_build_forward_expand(graph, dlogits);
+    const auto entropy = [&](ggml_tensor * x, ggml_tensor * labels, ggml_tensor * scale, ggml_tensor * rows) {
+        ggml_tensor * y = fused_inplace(
+            ctx, kCrossEntropy, x, {elements(ctx, labels, begin, n), scale, elements(ctx, rows, begin, n)},
+            {.i = {static_cast<int32_t>(head.weight->ne[1]), autograd != nullptr}, .f = {in.smoothing}}
+        );
+        ggml_build_forward_expand(graph, y);
+        return y;
+    };
+    ggml_tensor * copy = in.mix_labels ? ggml_dup(ctx, logits) : nullptr;
+    if (copy) {
+        ggml_build_forward_expand(graph, copy);  // before the gradient takes the place of the logits
+    }
+    ggml_tensor * dlogits = entropy(logits, in.labels, in.scale, in.rows);
+    if (copy) {
+        copy    = entropy(copy, in.mix_labels, in.mix_scale, in.mix_rows);
+        dlogits = ggml_add(ctx, dlogits, copy);
+        ggml_build_forward_expand(graph, dlogits);
+    }
     if (!autograd) {
         return;
     }
@@ -69,7 +81,6 @@ static void portable_chunk(
     };
     ggml_tensor * w      = real_rows(ctx, head.weight->weight, V);
     ggml_tensor * x      = ggml_cont(ctx, columns(ctx, head.x, begin, n));
-    ggml_tensor * ids    = columns(ctx, in.targets, begin, n);  // [1, n]
     ggml_tensor * mask   = columns(ctx, in.mask, begin, n);     // [1, n]
     ggml_tensor * logits = ggml_mul_mat(ctx, w, x);             // [V, n]
     if (head.bias) {
@@ -81,22 +92,32 @@ static void portable_chunk(
     ggml_tensor * exps    = ggml_exp(ctx, shifted);
     ggml_tensor * sum     = ggml_sum_rows(ctx, exps);  // [1, n]
 
-    // loss = log(sum) - (1-e) shifted[label] - e mean(shifted)
-    ggml_tensor * target = ggml_scale(ctx, ggml_reshape_2d(ctx, pick(shifted, ids), 1, n), 1.0f - e);
-    if (e > 0.0f) {
-        target = ggml_add(ctx, target, ggml_scale(ctx, ggml_sum_rows(ctx, shifted), e / V));
-    }
-    ggml_tensor * loss = ggml_mul(ctx, ggml_sub(ctx, ggml_log(ctx, sum), target), mask);
-    emit(ggml_cpy(ctx, ggml_reshape_1d(ctx, loss, n), elements(ctx, in.rows, begin, n)));
+    // writes the loss of one set of labels and returns its gradient (null without autograd)
+    const auto entropy = [&](ggml_tensor * targets, ggml_tensor * scale, ggml_tensor * rows) -> ggml_tensor * {
+        // loss = log(sum) - (1-e) shifted[label] - e mean(shifted)
+        ggml_tensor * ids    = columns(ctx, targets, begin, n);  // [1, n]
+        ggml_tensor * target = ggml_scale(ctx, ggml_reshape_2d(ctx, pick(shifted, ids), 1, n), 1.0f - e);
+        if (e > 0.0f) {
+            target = ggml_add(ctx, target, ggml_scale(ctx, ggml_sum_rows(ctx, shifted), e / V));
+        }
+        ggml_tensor * loss = ggml_mul(ctx, ggml_sub(ctx, ggml_log(ctx, sum), target), mask);
+        emit(ggml_cpy(ctx, ggml_reshape_1d(ctx, loss, n), elements(ctx, rows, begin, n)));
+        if (!autograd) {
+            return nullptr;
+        }
+        // gradient = softmax - (1-e) at the label - e/V, times mask and scale
+        ggml_tensor * p      = ggml_div(ctx, exps, sum);
+        ggml_tensor * lower  = ggml_scale_bias(ctx, pick(p, ids), 1.0f, e - 1.0f);
+        ggml_tensor * placed = ggml_set_rows(ctx, ggml_reshape_3d(ctx, p, 1, V, n), lower, ids);
+        ggml_tensor * g      = ggml_scale_bias(ctx, ggml_reshape_2d(ctx, placed, V, n), 1.0f, -e / V);
+        return ggml_mul(ctx, ggml_mul(ctx, g, mask), scale);
+    };
+    ggml_tensor * g   = entropy(in.targets, in.scale, in.rows);
+    ggml_tensor * mix = in.mix_targets ? entropy(in.mix_targets, in.mix_scale, in.mix_rows) : nullptr;
     if (!autograd) {
         return;
     }
-    // gradient = softmax - (1-e) at the label - e/V, times mask and scale
-    ggml_tensor * p      = ggml_div(ctx, exps, sum);
-    ggml_tensor * lower  = ggml_scale_bias(ctx, pick(p, ids), 1.0f, e - 1.0f);
-    ggml_tensor * placed = ggml_set_rows(ctx, ggml_reshape_3d(ctx, p, 1, V, n), lower, ids);
-    ggml_tensor * g = ggml_scale_bias(ctx, ggml_reshape_2d(ctx, placed, V, n), 1.0f, -e / V);
-    g               = ggml_mul(ctx, ggml_mul(ctx, g, mask), in.scale);
+    g = mix ? ggml_add(ctx, g, mix) : g;
     if (head.weight->grad) {
         ggml_tensor * dw = ggml_mul_mat(
             ctx, ggml_cont(ctx, ggml_transpose(ctx, x)), ggml_cont(ctx, ggml_transpose(ctx, g))

@@ -17,6 +17,12 @@ struct LossInputs {
     ggml_tensor * scale   = nullptr;  // F32 scalar: what the gradients are multiplied with
     ggml_tensor * rows    = nullptr;  // F32 [N], written: the loss of each column
     float         smoothing = 0.0f;
+
+    // Mixup: a second label for each column, with a scale and a loss of its own; or all null.
+    ggml_tensor * mix_labels  = nullptr;
+    ggml_tensor * mix_targets = nullptr;
+    ggml_tensor * mix_scale   = nullptr;
+    ggml_tensor * mix_rows    = nullptr;
 };
 
 // Appends the loss to the graph. With `autograd`: also the gradients of head.weight and head.bias,

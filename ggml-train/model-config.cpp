@@ -168,6 +168,17 @@ void check_config(const ModelConfig & c, const std::string & where) {
             (!c.image_std.empty() && c.image_std.size() != channels)) {
             fail("image mean and deviation must have one value per channel");
         }
+        for (float deviation : c.image_std) {
+            if (!(deviation > 0.0f)) {
+                fail(format("image deviation is %g; it must be above 0", deviation));
+            }
+        }
+        if (!(c.image_crop >= 0.0f && c.image_crop <= 1.0f) || c.image_stored < 0 || c.image_stored > 65536) {
+            fail(format(
+                "image crop %g of %lld stored pixels makes no sense", c.image_crop,
+                static_cast<long long>(c.image_stored)
+            ));
+        }
         return;
     }
     positive("the vocabulary", c.n_vocab);

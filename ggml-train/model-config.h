@@ -36,8 +36,10 @@ struct ModelConfig {
     int64_t                  channels   = 0;
     int64_t                  n_classes  = 0;
     std::string              pooling = "cls";  // "cls": class token first; "mean": no class token
-    std::vector<float>       image_mean;       // per channel, of pixels in [0, 1]
-    std::vector<float>       image_std;
+    std::vector<float>       image_mean;       // per channel, of pixels in [0, 1]; empty: unknown,
+    std::vector<float>       image_std;        // training measures them
+    float                    image_crop   = 0.0f;  // share of the shorter side that is looked at
+    int64_t                  image_stored = 0;     // shorter side that pictures are first brought to
     std::vector<std::string> class_names;  // empty or n_classes of them
 
     int64_t head_dim() const { return n_embd / n_head; }  // D

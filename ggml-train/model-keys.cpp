@@ -105,7 +105,9 @@ void read_vit(const Reader & in, ModelConfig & c) {
     c.pooling     = find_string(in.gguf, "vit.pooling", in.where).value_or("cls");
     c.image_mean  = find_floats(in.gguf, "vit.image_mean", in.where);
     c.image_std   = find_floats(in.gguf, "vit.image_std", in.where);
-    c.class_names = find_strings(in.gguf, "vit.class_names", in.where);
+    c.image_crop = static_cast<float>(find_float(in.gguf, "vit.image_crop", in.where).value_or(0.0));
+    c.image_stored = in.maybe_int("image_stored").value_or(0);
+    c.class_names  = find_strings(in.gguf, "vit.class_names", in.where);
 }
 
 }  // namespace
@@ -154,6 +156,10 @@ static void write_vit(const ModelConfig & c, gguf_context * gguf) {
         gguf_set_arr_data(
             gguf, "vit.image_std", GGUF_TYPE_FLOAT32, c.image_std.data(), c.image_std.size()
         );
+    }
+    if (c.image_stored > 0) {
+        set("vit.image_stored", c.image_stored);
+        gguf_set_val_f32(gguf, "vit.image_crop", c.image_crop);
     }
     if (!c.class_names.empty()) {
         std::vector<const char *> names;

@@ -27,6 +27,7 @@ struct Inputs {
     int64_t       T      = 0;        // tokens per sample
     ggml_tensor * tokens = nullptr;  // I32 [T*B]
     ggml_tensor * images = nullptr;  // F32 [W, H, channels, B]
+    ggml_tensor * depth  = nullptr;  // F32 [2*blocks, B]: factors of the residual branches, or null
 };
 
 // The last stage's product: logits = weight * x (+ bias), one column per label.

@@ -38,6 +38,9 @@ std::string StepLog::line() const {
     }
     text += format(" | lr %.2e", last_.lr);
     text += " | " + count_text(tokens_per_second()) + " " + options_.unit + "/s";
+    if (share_waited() > 0.03) {
+        text += format(" | waits %.0f%% for data", 100.0 * share_waited());
+    }
     text += " | " + bytes_text(options_.memory());
     if (last_.n_hosts > 1 || last_.n_missing > 0) {
         text += format(" | %d hosts", last_.n_hosts);

@@ -192,6 +192,15 @@ double StepLog::tokens_per_second() const {
     return seconds > 0.0 ? tokens / seconds : 0.0;
 }
 
+double StepLog::share_waited() const {
+    double seconds = 0.0, waited = 0.0;
+    for (const Span & span : recent_) {
+        seconds += span.seconds;
+        waited += span.waited;
+    }
+    return seconds > 0.0 ? std::min(1.0, waited / seconds) : 0.0;
+}
+
 double StepLog::seconds_left() const {
     if (ends_.size() < 2 || options_.steps <= last_.step) {
         return options_.steps > last_.step ? -1.0 : 0.0;
@@ -205,7 +214,7 @@ void StepLog::step(const StepRecord & record) {
         return;
     }
     const double time = now();
-    recent_.push_back({time - mark_, record.n_tokens});
+    recent_.push_back({time - mark_, record.n_tokens, record.waited});
     if (recent_.size() > kRecentSteps) {
         recent_.pop_front();
     }
@@ -230,10 +239,10 @@ void StepLog::step(const StepRecord & record) {
             "{\"step\":%llu,\"tokens\":%llu,\"seconds\":%.3f,\"loss\":%s,\"lr\":%s,\"grad_norm\":%"
             "s,"
             "\"step_seconds\":%.6f,\"tokens_per_second\":%s,\"memory_bytes\":%llu,\"hosts\":%d,"
-            "\"missing\":%d,\"sent_bytes\":%llu}\n",
+            "\"missing\":%d,\"sent_bytes\":%llu,\"waited_seconds\":%.6f}\n",
             step, tokens, seconds, number(record.loss).c_str(), number(record.lr).c_str(),
             number(record.grad_norm).c_str(), recent_.back().seconds, number(speed).c_str(), memory,
-            record.n_hosts, record.n_missing, sent
+            record.n_hosts, record.n_missing, sent, record.waited
         ),
         format(
             "%llu,%llu,%.3f,%s,%s,%s,%s,%llu,%d,%d,%llu,,\n", step, tokens, seconds,

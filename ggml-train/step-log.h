@@ -22,6 +22,7 @@ struct StepRecord {
     int      n_hosts   = 1;  // whose messages counted in the round
     int      n_missing = 0;  // members that were left out
     uint64_t n_sent    = 0;  // bytes
+    double   waited    = 0;  // seconds in which the step waited for its data
 };
 
 struct StepLogOptions {
@@ -62,6 +63,7 @@ private:
     struct Span {
         double   seconds;
         uint64_t n_tokens;
+        double   waited;
     };
     void   open_metrics(const std::string & folder, uint64_t step);
     void   write(const std::string & json, const std::string & csv);
@@ -69,6 +71,7 @@ private:
     void   clear();
     double now() const;
     double tokens_per_second() const;
+    double share_waited() const;
     double seconds_left() const;
 
     StepLogOptions     options_;

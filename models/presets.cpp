@@ -47,9 +47,7 @@ ModelConfig vit(const ImageSizes & s) {
     c.patch_size = s.patch;
     c.channels   = 3;
     c.n_classes  = 10;
-    c.image_mean = {0.485f, 0.456f, 0.406f};  // ImageNet's, as everyone uses them
-    c.image_std  = {0.229f, 0.224f, 0.225f};
-    return c;
+    return c;  // mean and deviation of the pictures: train-vit measures them
 }
 
 }  // namespace
@@ -145,10 +143,6 @@ ModelConfig sized_config(const std::string & preset, const ModelSizes & sizes) {
     c.pooling        = sizes.pooling.empty() ? c.pooling : sizes.pooling;
     c.rope_freq_base = sizes.rope_base != 0.0f ? sizes.rope_base : c.rope_freq_base;
     c.tied           = c.tied && !sizes.untied;
-    if (c.arch == "vit" && c.channels != 3 && c.channels > 0 && c.channels < 1000) {
-        c.image_mean.assign(static_cast<size_t>(c.channels), 0.5f);
-        c.image_std = c.image_mean;
-    }
     return c;
 }
 

@@ -16,10 +16,26 @@ ggml_tensor * Vit::embed(Ops & ops, const Inputs & in) {
     return ggml_reshape_2d(ctx, x, C, T * in.B);  // [C, T*B]
 }
 
-ggml_tensor * Vit::block(Ops & ops, const Inputs &, int i, ggml_tensor * x) {
+// x + factor * branch, one factor per sample: stochastic depth, arXiv 1603.09382.
+static ggml_tensor *
+add_branch(Ops & ops, const Inputs & in, int branch, ggml_tensor * x, ggml_tensor * y) {
+    ggml_context * ctx    = ops.ctx();
+    const size_t   size   = sizeof(float);
+    ggml_tensor *  factor = ggml_cont(  // [1, 1, B]
+        ctx, ggml_view_3d(ctx, in.depth, 1, 1, in.B, size, in.depth->nb[1], branch * size)
+    );
+    y = ggml_reshape_3d(ctx, y, y->ne[0], y->ne[1] / in.B, in.B);  // [C, T, B]
+    y = ggml_mul(ctx, y, factor);
+    return ggml_add(ctx, ggml_reshape_2d(ctx, y, x->ne[0], x->ne[1]), x);  // [C, T*B]
+}
+
+ggml_tensor * Vit::block(Ops & ops, const Inputs & in, int i, ggml_tensor * x) {
     const std::string at  = format("v.blk.%d.", i);
     const auto        lin = [&](ggml_tensor * y, const char * name, ggml_tensor * residual) {
         return ops.linear(y, {w(at + name + ".weight")}, {w(at + name + ".bias")}, residual);
+    };
+    const auto add = [&](ggml_tensor * y, const char * name, int branch) {
+        return in.depth ? add_branch(ops, in, branch, x, lin(y, name, nullptr)) : lin(y, name, x);
     };
     ggml_tensor * h = layer_norm(ops, x, at + "ln1");  // [C, T*B]
     h               = ops.linear(
@@ -27,11 +43,11 @@ ggml_tensor * Vit::block(Ops & ops, const Inputs &, int i, ggml_tensor * x) {
         {w(at + "attn_q.bias"), w(at + "attn_k.bias"), w(at + "attn_v.bias")}
     );                                                                    // [3C, T*B]
     h = ops.attention(h, attention_shape(config_.n_positions(), false));  // [C, T*B]
-    x = lin(h, "attn_out", x);                                            // [C, T*B]
+    x = add(h, "attn_out", 2 * i);                                        // [C, T*B]
 
     h = layer_norm(ops, x, at + "ln2");                      // [C, T*B]
     h = ops.gelu(lin(h, "ffn_up", nullptr), GeluKind::erf);  // [F, T*B]
-    return lin(h, "ffn_down", x);                            // [C, T*B]
+    return add(h, "ffn_down", 2 * i + 1);                    // [C, T*B]
 }
 
 Head Vit::head(Ops & ops, const Inputs & in, ggml_tensor * x) {

@@ -4,9 +4,11 @@
 //   new-model --arch llama --layers 8 --width 512 --heads 8 --vocab gpt-2 -o mine.gguf
 //   new-model --from existing.gguf -o copy.gguf            keeps the weights, as F32
 //   new-model --preset vit-tiny --classes 37 -o vit.gguf
+//   new-model --from vit.gguf --image 384 --classes 5 -o finer.gguf   for other pictures
 //
 // Read next: models/presets.cpp (the sizes), ggml-train/model-config.cpp (the tensors).
 #include "ggml-train/file.h"
+#include "models/adapt-vit.h"
 #include "models/init.h"
 #include "models/presets.h"
 #include "models/tokenizer.h"
@@ -62,7 +64,14 @@ ModelFile make_model(const NewModelFlags & f) {
             throw UsageError("--from keeps shape and tokenizer of its file: no --preset, --arch or "
                              "--vocab beside it");
         }
-        return load_model(f.from);
+        ModelFile model = load_model(f.from);
+        if (f.sizes.image == 0 && f.sizes.classes == 0) {
+            return model;
+        }
+        if (model.config.arch != "vit") {
+            throw UsageError("--image and --classes are for models of pictures");
+        }
+        return adapt_vit(std::move(model), f.sizes.image, f.sizes.classes, f.seed);
     }
     ModelConfig      config = sized_config(f.preset, f.sizes);
     gguf_context_ptr keys;

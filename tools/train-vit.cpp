@@ -9,7 +9,6 @@
 #include "tools/train-loop.h"
 
 #include <filesystem>
-#include <fstream>
 
 using namespace gt;
 
@@ -47,20 +46,6 @@ struct VitFlags : TrainFlags {
     }
 };
 
-// Names every file that is left out: the first on the screen, all of them in the run's folder.
-void report_skipped(const ImageData & data, const std::string & folder) {
-    std::ofstream list(folder + "/left-out.txt");
-    size_t        n = 0;
-    for (const SkippedFile & file : data.skipped()) {
-        const std::string line = file.name + " (" + file.reason + ")\n";
-        list << line;
-        std::printf("%s%s", ++n > 20 ? "" : "left out: ", n > 20 ? "" : line.c_str());
-    }
-    if (n > 20) {
-        std::printf("left out: %zu more, see %s/left-out.txt\n", n - 20, folder.c_str());
-    }
-}
-
 void choose_picture_defaults(VitFlags & f, const ModelConfig & config, int64_t n_pictures) {
     f.batch = f.batch ? f.batch : std::min<int64_t>(128, n_pictures);
     f.micro = f.micro ? f.micro : std::min(f.batch, std::max<int64_t>(1, 16384 / config.n_positions()));
@@ -94,8 +79,7 @@ int train_vit(VitFlags & f, Flags & flags) {
         f.pictures.cache_path = f.out + "/pictures.cache";
     }
     const ImageData data(f.data.empty() && together.line() ? together.line()->data : f.data, image_spec(config), f.pictures);
-    std::printf("%s\n", data.summary().c_str());
-    report_skipped(data, f.out);
+    std::printf("%s\n%s", data.summary().c_str(), list_left_out(data, f.out + "/left-out.txt").c_str());
     learn_from_data(config, data, f.model);
     choose_picture_defaults(f, config, static_cast<int64_t>(data.train().size()));
     task.T     = config.n_positions();
