@@ -15,11 +15,10 @@ same_run() {
                    --eval-every 20 --sample-every 45 "$@")
     (cd a && train "${command[@]}" >out.txt 2>&1) || { cat a/out.txt; fail "the run alone failed"; }
     cd b
-    local step=0 n_killed=0 n_resumed=0 pid code
+    local step=0 n_killed=0 n_resumed=0 code
     for ((i = 0; i < 5; ++i)); do
         step=$((step + 3 + RANDOM % 14))
-        train "${command[@]}" >out.txt 2>&1 &
-        pid=$!
+        start "${command[@]}"
         wait_for_step run "$step" "$pid"
         sleep "0.00$((RANDOM % 10))"
         kill -KILL "$pid" && ((++n_killed))
@@ -28,8 +27,7 @@ same_run() {
     done
     [ $n_killed -ge 3 ] && [ $n_resumed -ge 2 ] || fail "only $n_killed kills, $n_resumed resumed: nothing is proven"
 
-    train "${command[@]}" >out.txt 2>&1 &
-    pid=$!
+    start "${command[@]}"
     wait_for_step run 82 "$pid"
     kill -INT "$pid"
     code=0
@@ -90,8 +88,7 @@ expect 0 "going on after step 40" "$bin/train-gpt" -m s.gguf --data text.txt --o
 cmp c/x.gguf c/y.gguf || fail "a finished run started again is not the same model"
 
 # one process per run
-train -m s.gguf --data text.txt --out f --steps 100000 >out-f.txt 2>&1 &
-pid=$!
+start -m s.gguf --data text.txt --out f --steps 100000
 wait_for_step f 3 $pid
 expect 1 "another process is training here" train -m s.gguf --data text.txt --out f --steps 100000
 expect 1 "another process is training here" train -m s.gguf --data text.txt --out f --steps 100000 --fresh

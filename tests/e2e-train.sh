@@ -21,7 +21,7 @@ for arch in gpt2 llama; do
     expect 0 "trained model: $arch-trained.gguf" train -m $arch.gguf --steps 120 --lr 0.01
     first=$(number val_loss $arch-run/metrics.jsonl first)
     learnt=$(number val_loss $arch-run/metrics.jsonl last)
-    awk -v a="$first" -v b="$learnt" 'BEGIN { exit !(b < 0.7 * a) }' || fail "$arch learnt nothing: $first to $learnt"
+    awk -v a="$first" -v b="$learnt" 'BEGIN { exit !(b < 0.85 * a) }' || fail "$arch learnt nothing: $first to $learnt"
 
     # trained further from its export, it begins where it stopped
     expect 0 "trained model: $arch-trained-trained.gguf" \

@@ -56,7 +56,7 @@ expect 1 "nan" train -m nan.gguf --data text.txt --steps 5
 expect 0 "trained model" train -m s.gguf --data text.txt --steps 10 --save-every 5 --out kept --export kept.gguf
 expect 1 "lower --lr" train -m kept.gguf --data text.txt --steps 50 --lr 1e30 --clip 0 --schedule constant --warmup 0 --save-every 1 --out wild
 for file in wild/checkpoint-*.gguf; do
-    [ ! -e "$file" ] || expect 0 "" "$bin/generate" -m <("$bin/export" "$file" -o wild.gguf >/dev/null; cat wild.gguf) -n 1 || true
+    [ ! -e "$file" ] || expect 0 "" "$bin/export" "$file" -o wild.gguf
 done
 [ -z "$(ls wild | grep -v -e metrics -e .lock -e checkpoint)" ] || { ls wild; fail "rests of a failed run"; }
 
@@ -81,7 +81,7 @@ expect 0 "trained model" train -m s.gguf --data text.txt --steps 30 --save-every
 cmp roomy.gguf full/x.gguf || fail "a full disk changed the run"
 
 # a folder that cannot be made, and an export that cannot be written
-expect 1 "a file is in its place" train -m s.gguf --data text.txt --steps 5 --out text.txt
+expect 1 "text.txt: cannot be made" train -m s.gguf --data text.txt --steps 5 --out text.txt
 expect 1 "No such file" train -m s.gguf --data text.txt --steps 5 --out kept2 --export no/such/x.gguf
 
 # wrong usage

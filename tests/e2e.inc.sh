@@ -27,8 +27,12 @@ tiny() {
     "$bin/new-model" --arch "$arch" --layers 2 --width 32 --heads 2 --context 32 -o "$file" "$@" >/dev/null
 }
 
-# train OPTION...: train-gpt, small and on one thread
+# train OPTION...: train-gpt, small and on one thread; start OPTION...: the same in the background, as $pid
 train() { "$bin/train-gpt" --threads 1 --batch 4 --sample-tokens 8 "$@"; }
+start() {
+    "$bin/train-gpt" --threads 1 --batch 4 --sample-tokens 8 "$@" >out.txt 2>&1 &
+    pid=$!
+}
 
 # losses FOLDER: what must be equal in two runs: step, tokens, loss, rate, norm, validation loss
 losses() { cut -d, -f1,2,4-6,12 "$1/metrics.csv"; }
