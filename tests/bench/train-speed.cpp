@@ -1,12 +1,13 @@
 // bench-train — training steps of one model at a fixed batch, timed: our side of train-speed.py.
 //
-//   bench-train gpt2-124m 4 256 --steps 5 [--threads 2] [--recompute] [--no-optimizer] [--profile]
+//   bench-train gpt2-124m 4 256 --steps 5 [--threads 2] [--recompute] [--profile]
 //
 // Prints one line of JSON. --profile runs the graph node by node and prints where the time goes.
 #include "ggml-train/graph.h"
 #include "models/blocks.h"
 #include "models/init.h"
 #include "models/presets.h"
+#include "optim/optim.h"
 
 #include <ggml-impl.h>
 
@@ -109,21 +110,38 @@ int main(int argc, char ** argv) {
           .recompute  = recompute ? Recompute::all : Recompute::cheap}
     );
     const Batch         batch = random_batch(config, B, T);
-    std::vector<double> times;
+    Workers             workers(n_threads);
+    const OptimOptions  optim{.replicator = "none", .rule = "adamw"};
+    const auto          views     = model->weights().views();
+    const auto          optimizer = make_optimizer(optim, views, workers);
+    std::vector<double> times, adamw;
     double              loss = 0.0;
     for (int step = 0; step < steps; ++step) {
-        const double from = seconds();
-        loss              = graph.run(batch, 1.0f / static_cast<float>(batch.labels.size()));
+        const double from  = seconds();
+        loss               = graph.run(batch, 1.0f / static_cast<float>(batch.labels.size()));
+        const double norm  = grad_norm(optim, views, workers);
+        const double begun = seconds();
+        (void) optimizer->prepare(step, 1e-4f, norm > 1.0 ? static_cast<float>(1.0 / norm) : 1.0f);
+        optimizer->apply({.round = static_cast<uint64_t>(step)});
         times.push_back(seconds() - from);
+        adamw.push_back(seconds() - begun);
     }
     if (with_profile) {
         profile(backend, graph.graph());
     }
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    std::printf("{\"loss\": %.6f, \"activations_mb\": %.1f, \"peak_mb\": %.1f, \"seconds\": [", loss / batch.labels.size(), graph.activation_bytes() / 1e6, usage.ru_maxrss / 1024.0);
-    for (size_t i = 0; i < times.size(); ++i) {
-        std::printf("%s%.4f", i ? ", " : "", times[i]);
-    }
-    std::printf("]}\n");
+    const auto list = [](const std::vector<double> & values) {
+        std::string text;
+        for (double value : values) {
+            text += format("%s%.4f", text.empty() ? "" : ", ", value);
+        }
+        return text;
+    };
+    std::printf(
+        "{\"loss\": %.6f, \"weights\": %lld, \"activations_mb\": %.1f, \"peak_mb\": %.1f, \"adamw\": [%s], \"seconds\": [%s]}\n",
+        loss / static_cast<double>(batch.labels.size()), static_cast<long long>(n_params(config)),
+        static_cast<double>(graph.activation_bytes()) / 1e6, static_cast<double>(usage.ru_maxrss) / 1024.0,
+        list(adamw).c_str(), list(times).c_str()
+    );
 }
