@@ -69,10 +69,11 @@ TokenData::TokenData(const std::string & path) : path_(path), file_(path) {
     tokens_      = bytes.data() + kHeadBytes;
 }
 
-void TokenData::check(int64_t T, uint64_t tokenizer) const {
+void TokenData::check(int64_t T, uint64_t tokenizer, const std::string & name) const {
+    const std::string & called = name.empty() ? path_ : name;
     if (tokenizer != info_.tokenizer) {
         throw Error(
-            path_ + ": was made with another tokenizer than the model's; make it again with "
+            called + ": was made with another tokenizer than the model's; make it again with "
                     "prepare-data -m MODEL"
         );
     }
@@ -80,7 +81,7 @@ void TokenData::check(int64_t T, uint64_t tokenizer) const {
         throw Error(format(
             "%s: %llu training tokens, but a context of %lld needs at least %lld; "
             "give more text or a smaller --context",
-            path_.c_str(), static_cast<unsigned long long>(info_.n_train),
+            called.c_str(), static_cast<unsigned long long>(info_.n_train),
             static_cast<long long>(T), static_cast<long long>(T + 1)
         ));
     }

@@ -39,7 +39,8 @@ public:
     const TokenInfo & info() const { return info_; }
 
     // Throws an Error unless samples of T tokens can be cut and the tokenizer is the model's.
-    void check(int64_t T, uint64_t tokenizer) const;
+    // name: what the person called this data; empty: the file.
+    void check(int64_t T, uint64_t tokenizer, const std::string & name = "") const;
 
     // Samples [begin, end) of this host's step: T tokens each, labels are the tokens one further.
     Batch train(

@@ -63,9 +63,9 @@ StepResult Trainer::gradient() {
     StepResult result{.loss = loss / counted, .n_samples = batch.n_samples, .grad_norm = source_.grad_norm()};
     if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
         throw Error(format(
-            "step %llu: the loss is %g, the gradient's norm %g; start again from the last checkpoint "
-            "with a lower --lr, a longer --warmup or a smaller --clip",
-            static_cast<unsigned long long>(step_), result.loss, result.grad_norm
+            "step %llu: the loss is %g, the gradient's norm %g; start over (--fresh) with a lower --lr or a "
+            "longer --warmup, or train on from what export makes of the last checkpoint",
+            static_cast<unsigned long long>(step_ + 1), result.loss, result.grad_norm
         ));
     }
     return result;

@@ -19,7 +19,7 @@ elif [ "$(id -u)" != 0 ]; then
     expect 1 "Permission denied" train -m s.gguf --data locked/secret.txt --steps 5
 fi
 echo "too short" >short.txt
-expect 1 "a context of 32 needs at least 33" train -m s.gguf --data short.txt --steps 5
+expect 1 "short.txt: 11 training tokens, but a context of 32 needs at least 33" train -m s.gguf --data short.txt --steps 5
 : >empty.txt
 expect 1 "holds no text" train -m s.gguf --data empty.txt --steps 5
 "$bin/prepare-data" -m s.gguf text.txt -o s.tokens >/dev/null
@@ -52,7 +52,7 @@ data = bytearray(open(sys.argv[1], "rb").read())
 data[-64:] = struct.pack("<16f", *[float("nan")] * 16)
 open(sys.argv[2], "wb").write(data)
 PY
-expect 1 "nan" train -m nan.gguf --data text.txt --steps 5
+expect 1 "nan.gguf: output_norm.bias holds values that are no numbers" train -m nan.gguf --data text.txt --steps 5
 expect 0 "trained model" train -m s.gguf --data text.txt --steps 10 --save-every 5 --out kept --export kept.gguf
 expect 1 "lower --lr" train -m kept.gguf --data text.txt --steps 50 --lr 1e30 --clip 0 --schedule constant --warmup 0 --save-every 1 --out wild
 for file in wild/checkpoint-*.gguf; do
@@ -63,16 +63,16 @@ done
 # a full disk while saving: said, and the last checkpoint goes on once there is room
 full=$work/full
 mkdir full
+on_disk=(train -m s.gguf --data text.txt --steps 30 --save-every 5 --out full/run --export full/x.gguf)
+more_room() { :; }
 if mount -t tmpfs -o size=1m tmpfs "$full" 2>/dev/null; then
     trap 'umount "$full"' EXIT
     more_room() { mount -o remount,size=20m "$full"; }
-    on_disk=(train -m s.gguf --data text.txt --steps 30 --save-every 5 --out full/run --export full/x.gguf)
     expect 1 "No space left" "${on_disk[@]}"
-else
-    more_room() { :; }
-    on_disk=(train -m s.gguf --data text.txt --steps 30 --save-every 5 --out full/run --export full/x.gguf)
-    expect 0 "" bash -c "cd '$work' && timeout 60 '$bin/train-gpt' --threads 1 --batch 4 -m s.gguf --data text.txt --steps 10 --save-every 5 --out full/run --export full/y.gguf; rm -f full/run/checkpoint-*10.gguf"
-    (ulimit -f 100 && trap '' XFSZ && expect 1 "File too large" "${on_disk[@]}") || fail "file size limit"
+else  # a limit on the size of files is the next best thing
+    expect 0 "trained model" "${on_disk[@]}"
+    rm full/run/checkpoint-*25.gguf full/run/checkpoint-*30.gguf full/x.gguf
+    (ulimit -f 100 && trap '' XFSZ && expect 1 "File too large" "${on_disk[@]}") || fail "no word about the limit"
 fi
 [ -n "$(ls full/run/checkpoint-*.gguf)" ] && [ -z "$(ls full/run | grep part)" ] || { ls -a full/run; fail "a full disk harmed the checkpoints"; }
 more_room
@@ -82,7 +82,8 @@ cmp roomy.gguf full/x.gguf || fail "a full disk changed the run"
 
 # a folder that cannot be made, and an export that cannot be written
 expect 1 "text.txt: cannot be made" train -m s.gguf --data text.txt --steps 5 --out text.txt
-expect 1 "No such file" train -m s.gguf --data text.txt --steps 5 --out kept2 --export no/such/x.gguf
+expect 1 "there is no folder no/such" train -m s.gguf --data text.txt --steps 5 --out kept2 --export no/such/x.gguf
+! grep -q "loss" out.txt || fail "only after training was the export found impossible"
 
 # wrong usage
 expect 2 "did you mean --batch?" "$bin/train-gpt" -m s.gguf --batsh 4

@@ -87,7 +87,7 @@ int train_gpt(GptFlags & f, Flags & flags) {
             static_cast<long long>(task.model.config.n_ctx)
         ));
     }
-    data.check(task.T, tokenizer.digest());
+    data.check(task.T, tokenizer.digest(), f.prepare.inputs[0]);
     choose_defaults(f, task.model.config, task.T, static_cast<int64_t>(data.info().n_train) / task.T);
     task.n_per_sample = task.T;
     task.train        = [&](uint64_t step, const std::string & host, int64_t begin, int64_t end) {

@@ -157,6 +157,23 @@ Bytes from_hex(const std::string & text) {
     return bytes;
 }
 
+bool all_numbers(std::span<const float> values) {
+    return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+}
+
+// What would only fail after hours of training fails now.
+void check_start(const TrainFlags & f, const ModelFile & model) {
+    for (const ModelTensor & tensor : model.tensors) {
+        if (!all_numbers(tensor.data)) {
+            throw Error(f.model + ": " + tensor.spec.name + " holds values that are no numbers; take another copy");
+        }
+    }
+    const fs::path folder = fs::path(f.export_to).parent_path();
+    if (!folder.empty() && !fs::is_directory(folder)) {
+        throw Error("--export " + f.export_to + ": there is no folder " + folder.string());
+    }
+}
+
 // One run, from its parts wired together to its end.
 class RunningTask {
 public:
@@ -325,7 +342,7 @@ private:
     // Weights that are no numbers never replace a good checkpoint.
     std::string save() {
         for (const ParamView & view : views_) {
-            if (!std::all_of(view.weight.begin(), view.weight.end(), [](float w) { return std::isfinite(w); })) {
+            if (!all_numbers(view.weight)) {
                 throw Error(format(
                     "step %llu: %s holds values that are no numbers, so nothing was saved; start over (--fresh) with "
                     "a lower --lr or a longer --warmup",
@@ -366,6 +383,7 @@ private:
 
 int train_loop(TrainFlags & train, Flags & flags, TrainTask & task, Together & together, const std::string & checkpoint) {
     settle(train, flags, task, together);
+    check_start(train, task.model);
     return RunningTask(train, flags, task, together).run(checkpoint);
 }
 
