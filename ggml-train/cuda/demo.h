@@ -1,0 +1,113 @@
+// ggml-train/cuda/demo.h — the FlexDeMo step and the rules on the device, with the bits of optim/.
+//
+// Hosts must agree on all of this whatever their hardware, so every operation is rounded on its
+// own, in the order of the CPU form: no contraction, no atomics on floats, no approximation
+// (tests/ptx-check.sh refuses PTX that has any). Tables come from the host: optim/demo-plan.h makes
+// them. A message leaves the device as the bytes that travel, a round's messages come back as such.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+struct CUstream_st;
+
+namespace gt::cuda {
+
+using Stream = CUstream_st *;
+
+// ---- a DCT as stages of small operations ---------------------------------------------------------------
+
+// y[j] = x[p] * a + x[q] * b. q = -1: x[p] * a. q <= -2: the sum that dots[-2 - q] describes.
+struct DctOp {
+    int32_t p, q;
+    float   a, b;
+};
+// x[first] * table[at] + x[first + 1] * table[at + stride] + ..., n terms from left to right.
+struct DctDot {
+    int32_t first, n, at, stride;
+};
+struct DctProgram {
+    const DctOp *  ops   = nullptr;  // n_stages x n
+    const DctDot * dots  = nullptr;
+    const float *  table = nullptr;
+    int32_t        n = 1, n_stages = 0;
+};
+
+// ---- chunks ----------------------------------------------------------------------------------------------
+
+constexpr int32_t kMaxChunk = 4096;  // elements: two copies fit the shared memory of every GPU
+
+// Chunks of one tensor, or of some rows of it; see optim/chunk.h, transform.h, values.h, indices.h.
+struct DemoChunks {
+    int32_t       rows = 1, cols = 1;  // of a chunk; one row: the transform is along it alone
+    int32_t       k           = 1;     // coefficients sent
+    int64_t       n_chunks    = 0;
+    int64_t       per_row     = 1;  // chunks side by side
+    int64_t       row_step    = 0;  // floats from one row of chunks to the next
+    int64_t       stride      = 0;  // floats from row to row
+    float         factor      = 1.0f;
+    int32_t       wire        = 0;   // optim/values.h
+    int32_t       low         = -1;  // low bits of an index; -1: bitmap, -2: all are sent
+    int32_t       value_bytes = 0, index_bytes = 0;
+    DctProgram    down, along;       // forward
+    DctProgram    back;              // inverse: down the rows, or along the only one
+    const float * cosine = nullptr;  // several rows: cos(pi (2c + 1) g / 2 cols), row g
+};
+
+// The gradient on its way into the momentum: m = decay * m + alpha * g.
+struct DemoFold {
+    const float * grad  = nullptr;  // null: none this step
+    float         decay = 1.0f, alpha = 1.0f;
+};
+// Folds the gradient into the momentum, which is kept as coefficients, chunk after chunk; takes the
+// k largest of each chunk out of it and writes the message's bytes (null: nothing is sent).
+void demo_extract(
+    Stream s, const DemoChunks & chunks, const DemoFold & fold, float * momentum, uint8_t * message
+);
+
+// Adds what a message of ours holds to the momentum again.
+void demo_give_back(Stream s, const DemoChunks & chunks, const uint8_t * message, float * momentum);
+
+// One host's bytes for these chunks, and its share in the mean. `bytes` is device memory.
+struct DemoPiece {
+    const uint8_t * bytes  = nullptr;
+    double          weight = 1.0, scale = 1.0;
+};
+// The weighted mean of each coefficient over those who sent it, back to elements.
+// `pieces` is device memory, in commit order. REQUIRES: the bytes were checked; weights > 0.
+void demo_merge(
+    Stream s, const DemoChunks & chunks, const DemoPiece * pieces, int n_pieces, float * update
+);
+
+// ---- the rest of a step ------------------------------------------------------------------------------------
+
+// m = decay * m + alpha * g; what is below 1e-30 counts as zero.
+void fold(Stream s, int64_t n, float decay, float alpha, const float * g, float * m);
+
+// u = sign(u), sign(0) = 0
+void take_sign(Stream s, int64_t n, float * u);
+
+// p = p * keep - step * u
+void sgd(Stream s, int64_t n, float keep, float step, const float * u, float * p);
+
+struct AdamStep {
+    float keep = 1.0f;               // 1 - lr * weight decay
+    float rate = 0.0f, root = 1.0f;  // lr / (1 - b1^t), 1 / sqrt(1 - b2^t)
+    float b1 = 0.9f, b2 = 0.95f, eps = 1e-8f;
+};
+// The update is scale * u.
+void adamw(
+    Stream           s,
+    int64_t          n,
+    const AdamStep & step,
+    float            scale,
+    const float *    u,
+    float *          p,
+    float *          m,
+    float *          v
+);
+
+// Sums of squares of each `unit` elements (the last may be shorter), for clipping.
+void sums_of_squares(Stream s, int64_t n, int64_t unit, const float * x, double * parts);
+
+}  // namespace gt::cuda

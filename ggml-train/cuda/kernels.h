@@ -1,0 +1,167 @@
+// ggml-train/cuda/kernels.h — our CUDA kernels, as functions that start them: device arrays in,
+// device arrays out; no CUDA header, no ggml.
+//
+// The same calls as cpu/kernels.h, which says what each computes; here every call is put on a
+// stream and returns at once. Two libraries implement this header: gt-cuda (nvcc) and gt-cuda-emu
+// (the same sources on the CPU, tests/cuda-emu.h). A call that CUDA refuses throws Error.
+// Forward and backward agree with the CPU within rounding; sums have a fixed order, so that a
+// device repeats itself bit for bit. What hosts must agree on is in demo.h and has the CPU's bits.
+#pragma once
+
+#include "ggml-train/cpu/kernels.h"
+
+#include <cstddef>
+
+struct CUstream_st;  // cudaStream_t points to it
+
+namespace gt::cuda {
+
+using Stream = CUstream_st *;  // null: the default stream
+using cpu::Attention;
+using cpu::Gelu;
+
+// ---- device.cu: memory and streams, for those who have no ggml at hand ------------------------------
+
+// How many GPUs there are; 0 and the reason in one line where there is no driver or no GPU.
+int n_devices(const char ** why);
+
+void * alloc(size_t bytes);  // never null
+void   free(void * p);
+void   copy_in(Stream s, void * device, const void * host, size_t bytes);
+void   copy_out(Stream s, void * host, const void * device, size_t bytes);
+void   synchronize(Stream s);
+
+// ---- norm.cu ------------------------------------------------------------------------------------------
+
+void layer_norm(
+    Stream        s,
+    int64_t       rows,
+    int64_t       C,
+    float         eps,
+    const float * x,
+    const float * w,
+    const float * b,
+    float *       y,
+    float *       stats
+);
+void rms_norm(
+    Stream        s,
+    int64_t       rows,
+    int64_t       C,
+    float         eps,
+    const float * x,
+    const float * w,
+    float *       y,
+    float *       stats
+);
+void layer_norm_back(
+    Stream        s,
+    int64_t       rows,
+    int64_t       C,
+    const float * dy,
+    const float * x,
+    const float * w,
+    const float * stats,
+    const float * add,
+    float *       dx
+);
+void rms_norm_back(
+    Stream        s,
+    int64_t       rows,
+    int64_t       C,
+    const float * dy,
+    const float * x,
+    const float * w,
+    const float * stats,
+    const float * add,
+    float *       dx
+);
+void norm_back_params(
+    Stream        s,
+    int64_t       rows,
+    int64_t       C,
+    const float * dy,
+    const float * x,
+    const float * stats,
+    float         beta,
+    float *       dw,
+    float *       db
+);
+void sum_rows(
+    Stream s, int64_t rows, int64_t C, const float * x, int64_t ld, float beta, float * out
+);
+
+// ---- activation.cu --------------------------------------------------------------------------------------
+
+void gelu(Stream s, int64_t n, Gelu kind, const float * x, float * y);
+void gelu_back(Stream s, int64_t n, Gelu kind, const float * x, const float * dy, float * dx);
+void swiglu(Stream s, int64_t n, const float * gate, const float * up, float * y);
+void swiglu_back(
+    Stream        s,
+    int64_t       n,
+    const float * gate,
+    const float * up,
+    const float * dy,
+    float *       dgate,
+    float *       dup
+);
+
+// ---- embedding.cu ---------------------------------------------------------------------------------------
+
+void embedding(
+    Stream          s,
+    int64_t         n,
+    int64_t         T,
+    int64_t         C,
+    const int32_t * ids,
+    const float *   table,
+    const float *   position,
+    float *         x
+);
+void embedding_back(
+    Stream          s,
+    int64_t         n,
+    int64_t         V,
+    int64_t         C,
+    const int32_t * ids,
+    const float *   dx,
+    float           beta,
+    float *         table
+);
+void position_back(
+    Stream s, int64_t B, int64_t T, int64_t C, const float * dx, float beta, float * position
+);
+
+// ---- loss.cu --------------------------------------------------------------------------------------------
+
+void cross_entropy(
+    Stream          s,
+    int64_t         rows,
+    int64_t         V,
+    int64_t         ld,
+    float *         logits,
+    const int32_t * labels,
+    float           smoothing,
+    float           scale,
+    bool            grad,
+    float *         loss
+);
+
+// ---- attention.cu: head sizes up to kMaxHead -------------------------------------------------------------
+
+constexpr int64_t kMaxHead = 128;
+
+void attention(Stream s, const Attention & a, const float * qkv, float * o, float * lse);
+// delta [B x H x T] is scratch.
+void attention_back(
+    Stream            s,
+    const Attention & a,
+    const float *     qkv,
+    const float *     o,
+    const float *     lse,
+    const float *     d_o,
+    float *           delta,
+    float *           dqkv
+);
+
+}  // namespace gt::cuda

@@ -1,0 +1,143 @@
+// ggml-train/cuda/norm.cuh — layer norm and RMS norm, both ways, and column sums.
+//
+// A warp per row where rows are independent; for sums down the columns a block of 32 columns by
+// 32 row groups, added up in the order of the groups. No atomics: the same bits every time.
+#pragma once
+
+#include "ggml-train/cuda/device.cuh"
+
+namespace gt::cuda {
+
+constexpr int kColumns = 32, kRowGroups = 32;  // of a block that sums down the columns
+
+template <bool kCentred>
+__global__ void __launch_bounds__(kThreads) norm_kernel(
+    int64_t       rows,
+    int64_t       C,
+    float         eps,
+    const float * x,
+    const float * w,
+    const float * b,
+    float *       y,
+    float *       stats
+) {
+    const int64_t lane  = threadIdx.x % kWarp;
+    const int64_t warps = int64_t(gridDim.x) * (kThreads / kWarp);
+    for (int64_t r = int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp; r < rows;
+         r += warps) {
+        const float * xr   = x + r * C;
+        float         mean = 0.0f;
+        if (kCentred) {
+            for (int64_t i = lane; i < C; i += kWarp) {
+                mean += xr[i];
+            }
+            mean = warp_sum(mean) / float(C);
+        }
+        float squares = 0.0f;
+        for (int64_t i = lane; i < C; i += kWarp) {
+            const float d = xr[i] - mean;
+            squares += d * d;
+        }
+        const float inv = 1.0f / sqrtf(warp_sum(squares) / float(C) + eps);
+        for (int64_t i = lane; i < C; i += kWarp) {
+            const float n = (xr[i] - mean) * inv;
+            y[r * C + i]  = kCentred ? n * w[i] + b[i] : n * w[i];
+        }
+        if (lane == 0) {
+            stats[2 * r]     = mean;
+            stats[2 * r + 1] = inv;
+        }
+    }
+}
+
+// dx may be add: an element is read before it is written, by the same thread.
+template <bool kCentred>
+__global__ void __launch_bounds__(kThreads) norm_back_kernel(
+    int64_t       rows,
+    int64_t       C,
+    const float * dy,
+    const float * x,
+    const float * w,
+    const float * stats,
+    const float * add,
+    float *       dx
+) {
+    const int64_t lane  = threadIdx.x % kWarp;
+    const int64_t warps = int64_t(gridDim.x) * (kThreads / kWarp);
+    for (int64_t r = int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp; r < rows;
+         r += warps) {
+        const float mean = stats[2 * r], inv = stats[2 * r + 1];
+        float       sum_g = 0.0f, sum_gn = 0.0f;
+        for (int64_t i = lane; i < C; i += kWarp) {
+            const float g = dy[r * C + i] * w[i];
+            sum_g += g;
+            sum_gn += g * ((x[r * C + i] - mean) * inv);
+        }
+        const float mean_g  = kCentred ? warp_sum(sum_g) / float(C) : 0.0f;
+        const float mean_gn = warp_sum(sum_gn) / float(C);
+        for (int64_t i = lane; i < C; i += kWarp) {
+            const float n = (x[r * C + i] - mean) * inv;
+            const float g = dy[r * C + i] * w[i];
+            const float d = (g - mean_g - n * mean_gn) * inv;
+            dx[r * C + i] = add ? add[r * C + i] + d : d;
+        }
+    }
+}
+
+// out[c] = beta * out[c] + the sum of a column, whose 32 partial sums are in part[group][column].
+__device__ inline void finish_column(float part[], int64_t c, int64_t C, float beta, float * out) {
+    if (threadIdx.y == 0 && c < C) {
+        float sum = part[threadIdx.x];
+        for (int g = 1; g < kRowGroups; ++g) {
+            sum += part[g * kColumns + threadIdx.x];
+        }
+        out[c] = beta == 0.0f ? sum : beta * out[c] + sum;
+    }
+}
+
+__global__ void __launch_bounds__(kColumns * kRowGroups) norm_back_params_kernel(
+    int64_t       rows,
+    int64_t       C,
+    const float * dy,
+    const float * x,
+    const float * stats,
+    float         beta,
+    float *       dw,
+    float *       db
+) {
+    GT_SHARED(float, part_w, kRowGroups * kColumns);
+    GT_SHARED(float, part_b, kRowGroups * kColumns);
+    const int64_t c     = int64_t(blockIdx.x) * kColumns + threadIdx.x;
+    float         sum_w = 0.0f, sum_b = 0.0f;
+    if (c < C) {
+        for (int64_t r = threadIdx.y; r < rows; r += kRowGroups) {
+            const float g = dy[r * C + c];
+            sum_w += g * ((x[r * C + c] - stats[2 * r]) * stats[2 * r + 1]);
+            sum_b += g;
+        }
+    }
+    part_w[threadIdx.y * kColumns + threadIdx.x] = sum_w;
+    part_b[threadIdx.y * kColumns + threadIdx.x] = sum_b;
+    __syncthreads();
+    finish_column(part_w, c, C, beta, dw);
+    if (db) {
+        finish_column(part_b, c, C, beta, db);
+    }
+}
+
+__global__ void __launch_bounds__(kColumns * kRowGroups)
+    sum_rows_kernel(int64_t rows, int64_t C, const float * x, int64_t ld, float beta, float * out) {
+    GT_SHARED(float, part, kRowGroups * kColumns);
+    const int64_t c   = int64_t(blockIdx.x) * kColumns + threadIdx.x;
+    float         sum = 0.0f;
+    if (c < C) {
+        for (int64_t r = threadIdx.y; r < rows; r += kRowGroups) {
+            sum += x[r * ld + c];
+        }
+    }
+    part[threadIdx.y * kColumns + threadIdx.x] = sum;
+    __syncthreads();
+    finish_column(part, c, C, beta, out);
+}
+
+}  // namespace gt::cuda

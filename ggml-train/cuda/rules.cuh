@@ -1,0 +1,77 @@
+// ggml-train/cuda/rules.cuh — the element-wise parts of a step: fold, sign, sgd, adamw, and sums of
+// squares. Same operations in the same order as optim/decoupled.cpp, sgd.cpp, adamw.cpp, optim.cpp.
+#pragma once
+
+#include "ggml-train/cuda/demo.h"
+#include "ggml-train/cuda/exact.cuh"
+
+namespace gt::cuda {
+
+constexpr int kSums = 16;  // of squares, side by side
+
+__global__ void __launch_bounds__(kThreads)
+    fold_kernel(int64_t n, float decay, float alpha, const float * g, float * m) {
+    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
+         i += int64_t(gridDim.x) * kThreads) {
+        m[i] = folded(decay, m[i], alpha, g[i]);
+    }
+}
+
+__global__ void __launch_bounds__(kThreads) take_sign_kernel(int64_t n, float * u) {
+    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
+         i += int64_t(gridDim.x) * kThreads) {
+        u[i] = u[i] > 0.0f ? 1.0f : u[i] < 0.0f ? -1.0f : 0.0f;
+    }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    sgd_kernel(int64_t n, float keep, float step, const float * u, float * p) {
+    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
+         i += int64_t(gridDim.x) * kThreads) {
+        p[i] = sub(mul(p[i], keep), mul(step, u[i]));
+    }
+}
+
+__global__ void __launch_bounds__(kThreads) adamw_kernel(
+    int64_t n, AdamStep s, float scale, const float * u, float * p, float * m, float * v
+) {
+    const float a1 = sub(1.0f, s.b1), a2 = sub(1.0f, s.b2);
+    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
+         i += int64_t(gridDim.x) * kThreads) {
+        const float g  = mul(u[i], scale);
+        float       mi = add(mul(s.b1, m[i]), mul(a1, g));
+        float       vi = add(mul(s.b2, v[i]), mul(a2, mul(g, g)));
+        mi             = magnitude(mi) < kTiny ? 0.0f : mi;
+        vi             = vi < kTiny ? 0.0f : vi;
+        m[i]           = mi;
+        v[i]           = vi;
+        p[i] = sub(mul(p[i], s.keep), mul(s.rate, quotient(mi, add(mul(root(vi), s.root), s.eps))));
+    }
+}
+
+// Sixteen lanes per unit: element i belongs to sum i % 16, and the sums are added in their order.
+__global__ void __launch_bounds__(kThreads)
+    sums_of_squares_kernel(int64_t n, int64_t unit, const float * x, double * parts) {
+    const int     j        = threadIdx.x % kSums;
+    const int64_t n_units  = (n + unit - 1) / unit;
+    const int64_t per_grid = int64_t(gridDim.x) * (kThreads / kSums);
+    const int64_t rounds = (n_units + per_grid - 1) / per_grid;  // the same for all lanes of a warp
+    for (int64_t r = 0; r < rounds; ++r) {
+        const int64_t u =
+            r * per_grid + int64_t(blockIdx.x) * (kThreads / kSums) + threadIdx.x / kSums;
+        const int64_t begin = u * unit, end = begin + unit < n ? begin + unit : n;
+        double        sum = 0.0, total = 0.0;
+        for (int64_t i = begin + j; i < end; i += kSums) {
+            sum = add(sum, mul(double(x[i]), double(x[i])));
+        }
+        for (int k = 0; k < kSums; ++k) {
+            total =
+                add(total, __shfl_sync(kAll, sum, int(threadIdx.x % kWarp / kSums * kSums) + k));
+        }
+        if (j == 0 && u < n_units) {
+            parts[u] = total;
+        }
+    }
+}
+
+}  // namespace gt::cuda

@@ -1,0 +1,78 @@
+# Our CUDA kernels without a GPU. One source, run three ways: the emulator (plain, asan, tsan), nvcc's
+# PTX in the interpreter, and a real card by tools/selftest. Sanitizer builds of everything leave this
+# out: the emulator brings its own, in which the kernels are watched and the emulator is not.
+if(GT_SANITIZE)
+    return()
+endif()
+
+# gt_cuda_emu(name [flags that watch the kernels ...]): the library gt-cuda as C++ on the CPU
+function(gt_cuda_emu name)
+    add_library(${name}-kernels OBJECT cuda-emu-kernels.cpp)
+    target_include_directories(${name}-kernels PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+    target_compile_options(${name}-kernels PRIVATE -O2 -g1 -ffp-contract=off ${ARGN})
+    add_library(${name} STATIC cuda-emu.cpp $<TARGET_OBJECTS:${name}-kernels>)
+    target_include_directories(${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+    target_link_libraries(${name} PUBLIC gt-base)
+    target_link_options(${name} PUBLIC ${ARGN})
+endfunction()
+gt_cuda_emu(gt-cuda-emu)
+gt_cuda_emu(gt-cuda-emu-asan -fsanitize=address,undefined -fno-sanitize-recover=all)
+gt_cuda_emu(gt-cuda-emu-tsan -fsanitize=thread)
+target_compile_definitions(gt-cuda-emu-asan PRIVATE GT_EMU_ASAN)
+target_compile_definitions(gt-cuda-emu-tsan PRIVATE GT_EMU_TSAN)
+
+gt_tests(cuda-tests LABEL unit SOURCES test-cuda-kernels.cpp ptx-ops.cpp ptx-run.cpp
+         LIBS gt-selftest-cuda gt-cuda-emu ${CMAKE_DL_LIBS})
+set_target_properties(cuda-tests PROPERTIES ENABLE_EXPORTS ON)  # kernels are found by name
+
+# the same tables, small, with a sanitizer watching
+foreach(kind asan tsan)
+    add_executable(cuda-${kind} cuda-sanitize.cpp)
+    target_link_libraries(cuda-${kind} PRIVATE gt-selftest-cuda gt-cuda-emu-${kind})
+    if(kind STREQUAL "tsan")
+        set(once once)
+    endif()
+    add_test(NAME cuda-${kind} COMMAND cuda-${kind} ${once})
+    set_tests_properties(cuda-${kind} PROPERTIES LABELS unit TIMEOUT 300)
+endforeach()
+
+# planted bugs
+foreach(kind "" -asan -tsan)
+    add_library(cuda-bugs-main${kind} OBJECT cuda-bugs.cpp)
+    target_include_directories(cuda-bugs-main${kind} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+    add_executable(cuda-bugs${kind} $<TARGET_OBJECTS:cuda-bugs-main${kind}> ptx-ops.cpp ptx-run.cpp)
+    target_link_libraries(cuda-bugs${kind} PRIVATE gt-cuda-emu${kind} ${CMAKE_DL_LIBS})
+    set_target_properties(cuda-bugs${kind} PROPERTIES ENABLE_EXPORTS ON)
+endforeach()
+target_compile_options(cuda-bugs-main-asan PRIVATE -g1 -fsanitize=address)
+target_compile_options(cuda-bugs-main-tsan PRIVATE -g1 -fsanitize=thread)
+gt_tests(cuda-bugs-tests LABEL unit SOURCES test-cuda-bugs.cpp LIBS gt-base)
+add_dependencies(cuda-bugs-tests cuda-bugs cuda-bugs-asan cuda-bugs-tsan)
+target_compile_definitions(cuda-bugs-tests PRIVATE GT_BUGS="$<TARGET_FILE:cuda-bugs>"
+    GT_BUGS_ASAN="$<TARGET_FILE:cuda-bugs-asan>" GT_BUGS_TSAN="$<TARGET_FILE:cuda-bugs-tsan>")
+
+if(GT_HAS_CUDA_KERNELS)
+    list(JOIN GT_PTX_FILES ":" ptx_files)
+    target_compile_definitions(cuda-tests PRIVATE GT_PTX_FILES="${ptx_files}")
+    add_dependencies(cuda-tests gt-ptx)
+
+    set(bugs_ptx ${CMAKE_CURRENT_BINARY_DIR}/cuda-bugs.ptx)
+    add_custom_command(OUTPUT ${bugs_ptx}
+        COMMAND ${GT_NVCC} -std=c++20 -O3 -I${CMAKE_SOURCE_DIR} -arch=compute_75 -ptx
+                ${CMAKE_CURRENT_SOURCE_DIR}/cuda-bugs.cu -o ${bugs_ptx}
+        DEPENDS cuda-bugs.cu cuda-bugs.cuh VERBATIM)
+    add_custom_target(cuda-bugs-ptx DEPENDS ${bugs_ptx})
+    add_dependencies(cuda-bugs-tests cuda-bugs-ptx)
+    target_compile_definitions(cuda-bugs-tests PRIVATE GT_BUGS_PTX="${bugs_ptx}")
+
+    # what hosts must agree on is rounded operation by operation; and the check can tell
+    set(check ${CMAKE_CURRENT_SOURCE_DIR}/ptx-check.sh)
+    foreach(file ${GT_PTX_FILES})
+        get_filename_component(name ${file} NAME_WE)
+        if(name MATCHES "^(demo|norm)$")
+            add_test(NAME ptx-check-${name} COMMAND ${check} ${file})
+            set_tests_properties(ptx-check-${name} PROPERTIES LABELS unit)
+        endif()
+    endforeach()
+    set_tests_properties(ptx-check-norm PROPERTIES WILL_FAIL ON)
+endif()
