@@ -43,7 +43,7 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
         order_.reset();
     }
     if (!head.writers.empty()) {
-        order_ = CheckpointOrder{head.index, head.step, digest, {}, {}};
+        order_ = CheckpointOrder{head.index, head.step, digest, {}, {}, false};
         for (const std::string & writer : head.writers) {
             order_->parts.push_back({.host = writer, .incarnation = head.find(writer)->incarnation}
             );
@@ -86,16 +86,6 @@ void Membership::message(const SeenMessage & seen, Time now) {
     if (arrived_.try_emplace(seen.host, seen).second) {
         durations_.push_back(std::chrono::duration_cast<Millis>(now - opened_));
     }
-}
-
-void Membership::part_ready(int part, const CheckpointPart & written, uint64_t state_digest) {
-    GT_CHECK(order_ && part >= 0 && part < static_cast<int>(order_->parts.size()), "no such part");
-    const auto known = states_.find(order_->index);
-    if (known != states_.end() && state_digest != 0 && known->second != state_digest) {
-        return;  // written from a state that is not the majority's
-    }
-    order_->parts[static_cast<size_t>(part)] = written;
-    order_->digests[part]                    = state_digest;
 }
 
 bool Membership::is_silent(const std::string & host, Time now) const {
@@ -251,42 +241,6 @@ void Membership::update_hosts(Commit & commit, Time now) const {
     if (!members.empty()) {
         commit.validator = members[commit.index % members.size()];
     }
-}
-
-void Membership::order_checkpoint(Commit & commit) const {
-    const bool is_last = options_.n_steps != 0 && commit.step + 1 >= options_.n_steps;
-    const bool is_due =
-        options_.checkpoint_every != 0 && commit.index >= last_order_ + options_.checkpoint_every;
-    if (commit.messages.empty() || commit.phase == 1 || !(is_last || is_due)) {
-        return;
-    }
-    for (const CommitMessage & message : commit.messages) {  // who just sent is surely there
-        const CommitHost * host = commit.find(message.host);
-        if (host->member && host->incarnation == message.incarnation &&
-            commit.writers.size() < kMaxParts) {
-            commit.writers.push_back(message.host);
-        }
-    }
-}
-
-void Membership::list_checkpoint(Commit & commit) const {
-    if (!order_ || order_->digests.size() != order_->parts.size()) {
-        return;
-    }
-    uint64_t digest = 0;  // 0: that writer didn't say
-    for (const auto & [part, other] : order_->digests) {
-        if (other != 0 && digest != 0 && other != digest) {
-            return;  // parts of different states: the next order will do better
-        }
-        digest = other != 0 ? other : digest;
-    }
-    commit.complete_at = commit.index;
-    commit.complete    = CheckpointList{
-           .index        = order_->index,
-           .step         = order_->step,
-           .state_digest = digest,
-           .head         = order_->head,
-           .parts        = order_->parts};
 }
 
 }  // namespace gt

@@ -36,8 +36,9 @@ struct CheckpointOrder {
     uint64_t                    index = 0;
     uint64_t                    step  = 0;
     Key32                       head{};
-    std::vector<CheckpointPart> parts;    // n_pieces 0: not there yet
-    std::map<int, uint64_t>     digests;  // of the state, by part that is there
+    std::vector<CheckpointPart> parts;              // n_pieces 0: not there yet
+    std::map<int, uint64_t>     digests;            // of the state, by part that is there
+    bool                        is_broken = false;  // a part was refused
 };
 
 class Membership {
@@ -79,6 +80,7 @@ private:
     bool   is_time(Time now) const;
     void   update_hosts(Commit & commit, Time now) const;
     void   order_checkpoint(Commit & commit) const;
+    bool   is_order_broken(const Commit & commit) const;
     void   list_checkpoint(Commit & commit) const;
 
     MembershipOptions     options_;

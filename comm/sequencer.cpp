@@ -23,7 +23,10 @@ bool Sequencer::poll(Time now) {
             advance(entry, now);
         }
         retention_.start(log_.floor());
-        epoch_ += options_.take_over ? 1 : 0;
+        if (options_.take_over) {
+            ++epoch_;
+            options_.take_over = false;
+        }
         moved_  = now;
         loaded_ = true;
     }
@@ -60,6 +63,9 @@ void Sequencer::advance(const ChainEntry & entry, Time now) {
 
 // Takes in a commit, ours or another's. Who finds one of a higher epoch leads no longer.
 void Sequencer::take(const ChainEntry & entry, Time now) {
+    if ((options_.elected || !options_.atomic) && entry.commit.epoch > epoch_) {
+        leads_ = false;
+    }
     const auto & head = membership_.head();
     if (head &&
         entry.commit.previous !=
@@ -72,9 +78,6 @@ void Sequencer::take(const ChainEntry & entry, Time now) {
         pending_.reset();
         throw StoreError("another sequencer has revised the newest commit; reading the chain again"
         );
-    }
-    if (options_.elected && entry.commit.epoch > epoch_) {
-        leads_ = false;
     }
     advance(entry, now);
 }
@@ -99,7 +102,7 @@ bool Sequencer::follow(Time now) {
         return false;
     }
     looked_ = now;
-    if (catch_up(now)) {
+    if (catch_up(now) || !options_.elected) {
         return false;
     }
     if (now - moved_ < patience && (has_begun || seen_epoch_ > 0)) {
@@ -245,57 +248,6 @@ bool Sequencer::write(Commit commit, Time now) {
     pending_index_    = commit.index;
     pending_revision_ = commit.revision;
     return close(now);
-}
-
-// Every member that is not silent says that it can't fetch a listed message, and neither can we: it
-// is absent for everybody. A host that had applied it all the same finds at the next commit that it
-// stands on a revision that does not hold, and reloads.
-bool Sequencer::revise(Time now) {
-    const auto & head = membership_.head();
-    if (!leads_ || !head || head->messages.empty() || head->revision >= kMaxRevision ||
-        membership_.n_arrived() > 0 || now - membership_.opened() < options_.lost_after ||
-        now - looked_lost_ < options_.lost_after / 4) {
-        return false;
-    }
-    looked_lost_ = now;
-    std::map<std::string, size_t> votes;
-    size_t                        n_voters = 0;
-    for (const CommitHost & host : head->hosts) {
-        if (!host.member) {
-            continue;
-        }
-        const RecordHead about{Kind::lost, head->index, host.name, host.incarnation};
-        const auto       value = store_.get(paths_.lost(head->index, head->revision, host.name));
-        const auto       body  = value ? parse_record(keys_, about, *value) : std::nullopt;
-        if (!body) {
-            if (membership_.is_silent(host.name, now)) {
-                continue;
-            }
-            return false;
-        }
-        ++n_voters;
-        WireReader in(*body);
-        while (in.ok() && !in.at_end()) {
-            ++votes[in.text(kMaxHostNameSize)];
-        }
-    }
-    Commit revised = *head;
-    std::erase_if(revised.messages, [&](const CommitMessage & message) {
-        const auto value =
-            store_.get(paths_.message(head->index, message.host, message.incarnation));
-        return n_voters > 0 && votes[message.host] == n_voters &&
-               (!value || digest256(*value) != message.digest);
-    });
-    if (revised.messages.size() == head->messages.size()) {
-        return false;
-    }
-    for (CommitHost & host : revised.hosts) {
-        if (head->message_of(host.name) && !revised.message_of(host.name)) {
-            host.history &= 0xfe;
-        }
-    }
-    ++revised.revision;
-    return write(std::move(revised), now);
 }
 
 }  // namespace gt

@@ -166,6 +166,13 @@ std::vector<Toy> run_hosts(
     return toys;
 }
 
+// The run is beyond its first rounds and has a checkpoint of its middle.
+bool has_checkpoint(Store & store, const RunKeys & keys) {
+    const auto chain = CommitLog(store, keys).load();
+    return !chain.empty() && chain.back().commit.complete_at != kNone &&
+           CommitLog(store, keys).read(chain.back().commit.complete_at)->commit.complete->index > 8;
+}
+
 }  // namespace
 
 TEST_CASE("hosts_on_threads_over_memory_stay_equal", "[net][rounds]") {
@@ -234,8 +241,8 @@ TEST_CASE("a_hub_orders_rounds_and_a_newcomer_loads_its_checkpoint", "[net][roun
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; ++i) {
         threads.emplace_back([&, i] {
-            if (i == 2) {
-                std::this_thread::sleep_for(Millis(1200));  // comes late
+            while (i == 2 && !has_checkpoint(hub.store(), keys)) {  // comes late
+                std::this_thread::sleep_for(Millis(20));
             }
             HttpStoreOptions http;
             http.address     = format("127.0.0.1:%d", hub.port());

@@ -66,6 +66,26 @@ private:
     uint64_t n_ = 0;
 };
 
+// A store without atomic create, as three of five real ones: if_absent is not looked at.
+class PlainStore : public Store {
+public:
+    explicit PlainStore(Store & inner) : inner_(inner) {}
+
+    bool put(const std::string & key, std::span<const uint8_t> value, bool) override {
+        return inner_.put(key, value, false);
+    }
+    std::optional<Bytes> get(const std::string & key, std::chrono::milliseconds wait) override {
+        return inner_.get(key, wait);
+    }
+    std::vector<std::string> list(const std::string & prefix) override {
+        return inner_.list(prefix);
+    }
+    void remove(const std::string & key) override { inner_.remove(key); }
+
+private:
+    Store & inner_;
+};
+
 // What is true of the whole run, whoever says it.
 struct Ledger {
     std::map<uint64_t, uint64_t>                               states;   // by index
@@ -75,7 +95,13 @@ struct Ledger {
     uint64_t n_gradients = 0, n_late = 0, n_crashes = 0, n_faults = 0, n_loads = 0, n_dropped = 0,
              n_revised = 0;
 
+    bool is_strict = true;  // off where losing commits are part of the play
+
     void apply(uint64_t index, uint64_t state, const std::vector<uint64_t> & numbers) {
+        if (!is_strict) {
+            states[index] = state;
+            return;
+        }
         const auto known = states.try_emplace(index, state);
         REQUIRE(known.first->second == state);  // all hosts have the same state at an index
         if (known.second) {
@@ -227,7 +253,7 @@ private:
             state_ = in.u64();
             step_  = in.u64();
             REQUIRE(in.at_end());
-            REQUIRE(ledger_.states.at(start_->index) == state_);
+            REQUIRE((!ledger_.is_strict || ledger_.states.at(start_->index) == state_));
             ++ledger_.n_loads;
         } else if (start_->index == 0) {
             state_ = 0;
@@ -462,6 +488,7 @@ public:
         hub_.reset();
     }
 
+    Time            now() const { return now_; }
     Store &         store() { return *memory_; }
     const RunKeys & keys() const { return keys_; }
     bool            hub_is_on = true;

@@ -9,6 +9,35 @@ static int n_seeds(int n) {
     return many ? std::atoi(many) : n;
 }
 
+// Its puts arrive some turns later than they return.
+class LateStore : public PlainStore {
+public:
+    explicit LateStore(Store & inner) : PlainStore(inner), inner_(inner) {}
+
+    bool put(const std::string & key, std::span<const uint8_t> value, bool) override {
+        late_.push_back({n_late, key, Bytes(value.begin(), value.end())});
+        return true;
+    }
+    void turn() {
+        for (Put & put : late_) {
+            if (put.turns-- == 0) {
+                inner_.put(put.key, put.value, false);
+            }
+        }
+        std::erase_if(late_, [](const Put & put) { return put.turns < 0; });
+    }
+    int n_late = 0;
+
+private:
+    struct Put {
+        int         turns;
+        std::string key;
+        Bytes       value;
+    };
+    Store &          inner_;
+    std::vector<Put> late_;
+};
+
 TEST_CASE("four_hosts_apply_the_same_rounds", "[rounds]") {
     const int  overlap = GENERATE(0, 1);
     const bool elected = GENERATE(false, true);
@@ -206,4 +235,84 @@ TEST_CASE("the_store_stays_small", "[rounds]") {
     world.run(Millis(40'000));
     CHECK(world.store().list("").size() < 2 * before);
     CHECK(world.hosts[0]->index() > 300);
+}
+
+TEST_CASE("a_person_appoints_another_sequencer_and_losers_reload", "[rounds][faults]") {
+    for (int seed = 1; seed <= n_seeds(4); ++seed) {
+        INFO("seed " << seed);
+        World world({.seed = uint64_t(seed), .n_hosts = 3});
+        world.ledger.is_strict = false;
+        world.hub_is_on        = false;
+        PlainStore       plain(world.store());
+        SequencerOptions options;
+        options.atomic        = false;
+        options.presence_poll = Millis(20);
+        options.membership    = Options().membership;
+        // Writes come late for a while: one has looked, and writes after the other one has.
+        LateStore late(plain), late_too(plain);
+        Sequencer first(late, world.keys(), options);
+        options.name      = "other";
+        options.take_over = true;
+        std::optional<Sequencer> second;
+        for (int i = 0; i < 3000; ++i) {
+            world.run(Millis(10));
+            const bool is_bad = i > 800 && i < 1000;
+            late.n_late       = is_bad ? int(random_bits(uint64_t(seed), uint64_t(i)) % 4) : 0;
+            late_too.n_late   = is_bad ? int(random_bits(uint64_t(seed), uint64_t(i), 1) % 4) : 0;
+            for (size_t h = 0; h < 3; ++h) {  // not all look at the same moment
+                const uint64_t bits  = random_bits(uint64_t(seed), uint64_t(i) / 4, h + 7);
+                world.hosts[h]->hold = is_bad && bits % 2 == 0;
+            }
+            if (i == 800) {
+                second.emplace(late_too, world.keys(), options);
+            }
+            for (Sequencer * one : {&first, second ? &*second : nullptr}) {
+                try {
+                    if (one) {
+                        one->poll(world.now());
+                    }
+                } catch (const StoreError &) {
+                }
+            }
+            late.turn();
+            late_too.turn();
+        }
+        CHECK_FALSE(first.leads());
+        CHECK(second->leads());
+        CHECK(world.hosts[0]->index() > 120);
+        for (const auto & host : world.hosts) {
+            CHECK(host->index() + 2 > world.hosts[0]->index());
+            if (host->index() == world.hosts[0]->index()) {
+                CHECK(host->state() == world.hosts[0]->state());
+            }
+        }
+    }
+}
+
+TEST_CASE("who_applied_a_commit_that_lost_reloads_and_goes_on", "[rounds]") {
+    World world({.n_hosts = 3});
+    world.run(Millis(4'000));
+    world.ledger.is_strict = false;
+    // host2 sees nothing for a while; the others have applied the newest commit when it is replaced
+    world.hosts[2]->hold = true;
+    world.run(Millis(60));
+    Commit other = CommitLog(world.store(), world.keys()).load().back().commit;
+    REQUIRE(other.index == world.hosts[0]->index());
+    REQUIRE(other.messages.size() > 1);
+    other.messages.pop_back();
+    ++other.epoch;
+    const RunPaths paths(world.keys().run);
+    world.store().put(paths.commit(other.index, 0), encode_commit(world.keys(), other));
+    world.stop_hub();
+    world.hosts[2]->hold = false;
+    world.run(Millis(10'000));
+    CHECK(world.ledger.n_faults >= 2);  // both that had applied it
+    CHECK(world.hosts[0]->last_fault == Fault::forked);
+    for (const auto & host : world.hosts) {
+        CHECK(host->index() > other.index + 20);
+        CHECK(host->index() + 2 > world.hosts[0]->index());
+        if (host->index() == world.hosts[0]->index()) {
+            CHECK(host->state() == world.hosts[0]->state());
+        }
+    }
 }
