@@ -3,10 +3,13 @@
 
 #include "comm/hub-sequencer.h"
 #include "comm/sequencer-thread.h"
+#include "comm/store-cache.h"
 
 namespace gt {
 
 namespace {
+
+constexpr size_t kCacheBytes = 64 << 20;  // messages that peers and sequencer both read
 
 // All members of the newest commit have said goodbye.
 bool have_all_left(Store & store, const RunKeys & keys) {
@@ -124,7 +127,8 @@ meet(const Hosts & hosts, const std::string & name, const MeetOptions & options)
         s3.url        = hosts.store;
         s3.up_limit   = options.up_limit;
         s3.congestion = options.congestion;
-        return meet_at_store(make_s3_store(s3), Millis(300), hosts, name, options);
+        auto store    = make_cached_store(make_s3_store(s3), "/message/", kCacheBytes);
+        return meet_at_store(std::move(store), Millis(300), hosts, name, options);
     }
     const HostLine * hub = hosts.hub();
     if (!hosts.store.empty() || !hub) {

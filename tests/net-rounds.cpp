@@ -3,13 +3,17 @@
 #include "comm/comm.h"
 #include "comm/hub-sequencer.h"
 #include "comm/sequencer-thread.h"
+#include "comm/store-cache.h"
 #include "comm/wire.h"
 #include "tests/catch.h"
 #include "tests/flaky-store.h"
 #include "tests/scratch.h"
 
 #include <cmath>
+#include <netinet/in.h>
 #include <set>
+#include <sys/socket.h>
+#include <unistd.h>
 
 using namespace gt;
 
@@ -286,6 +290,81 @@ TEST_CASE("a_dense_exchange_gives_all_hosts_the_weighted_mean", "[net][rounds][d
             CHECK(value == Approx(sum / weights));
         }
     }
+}
+
+// The whole way of a tool: hosts.txt, meeting, settings, peers, end.
+static std::vector<Toy>
+run_tools(const Hosts & hosts, const Scratch & folder, int n, uint64_t n_steps) {
+    std::vector<Toy>         toys(static_cast<size_t>(n));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < n; ++i) {
+        threads.emplace_back([&, i] {
+            const std::string name = format("host%d", i);
+            MeetOptions       options;
+            options.hub_path   = folder / "hub";
+            options.membership = quick(1);
+            if (i > 0) {
+                std::this_thread::sleep_for(Millis(200));  // the hub's machine is the first
+            }
+            const auto meeting = meet(hosts, name, options);
+            (void) agree_settings(
+                meeting->store(), meeting->keys(), name,
+                {{"steps", std::to_string(n_steps)}, {"min-hosts", std::to_string(n)}}, {"steps"}
+            );
+            auto peers = make_peers(*meeting, peers_options(i));
+            toys[static_cast<size_t>(i)].run(*peers, n_steps, 0, Millis(5));
+            peers.reset();
+            meeting->finish(Millis(10'000));
+        });
+    }
+    for (std::thread & thread : threads) {
+        thread.join();
+    }
+    return toys;
+}
+
+static int free_port() {
+    const int   fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family      = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size          = sizeof address;
+    REQUIRE(::bind(fd, reinterpret_cast<sockaddr *>(&address), size) == 0);
+    REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr *>(&address), &size) == 0);
+    ::close(fd);
+    return ntohs(address.sin_port);
+}
+
+TEST_CASE("hosts_that_meet_in_a_folder_or_at_the_first_host_stay_equal", "[net][rounds]") {
+    Scratch     folder;
+    const bool  is_folder = GENERATE(true, false);
+    std::string text      = "key " + to_base64(Key32{9}) + "\n";
+    text += is_folder ? "host0 -\n" : format("host0 127.0.0.1:%d\n", free_port());
+    text += "host1 -\nhost2 -\n";
+    text += is_folder ? "store file://" + (folder / "shared") + "\n" : "";
+    const auto toys = run_tools(parse_hosts(text, "hosts.txt"), folder, 3, 20);
+    CHECK(check_equal(toys) == 19);
+}
+
+TEST_CASE("a_cache_serves_messages_and_forgets_the_oldest", "[net][rounds]") {
+    auto        inner = make_memory_store();
+    Store &     below = *inner;
+    const auto  store = make_cached_store(std::move(inner), "/message/", 500);
+    const Bytes frame = make_frame({.kind = 1, .host = "anna", .payload = {}});
+    store->put("r/message/1", frame);
+    store->put("r/other/1", frame);
+    below.remove("r/message/1");
+    below.remove("r/other/1");
+    CHECK(store->get("r/message/1") == frame);  // it was kept
+    CHECK_FALSE(store->get("r/other/1"));
+    for (int i = 2; i < 20; ++i) {
+        store->put(format("r/message/%d", i), frame);
+    }
+    CHECK_FALSE(store->get("r/message/1"));
+    below.put("r/message/x", Bytes{1});  // not a whole frame: not kept
+    CHECK(store->get("r/message/x"));
+    below.remove("r/message/x");
+    CHECK_FALSE(store->get("r/message/x"));
 }
 
 TEST_CASE("settings_of_the_first_host_are_everybodys", "[net][rounds]") {
