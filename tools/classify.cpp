@@ -4,6 +4,7 @@
 //   classify -m vit-trained.gguf photos/            accuracy and confusion matrix
 //
 // Read next: ggml-train/classifier.h (which training's validation uses too).
+#include "ggml-train/model-file.h"
 #include "models/blocks.h"
 #include "tools/classify-report.h"
 #include "tools/flags.h"
