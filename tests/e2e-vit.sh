@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# From pictures to a classifier, as a person does it: new-model, train-vit (killed and gone on with),
+# classify; IDX files and a folder with broken pictures.   usage: e2e-vit.sh BIN_DIR WORK_DIR
+set -euo pipefail
+bin=$1
+work=$2/vit
+rm -rf "$work"
+mkdir -p "$work"
+cd "$work"
+
+fail() { echo "e2e-vit: $*" >&2; exit 1; }
+expect() {
+    local code=$1 text=$2 got=0
+    shift 2
+    "$@" >out.txt 2>&1 || got=$?
+    [ "$got" = "$code" ] || { cat out.txt; fail "$* ended with $got, expected $code"; }
+    grep -qF -- "$text" out.txt || { cat out.txt; fail "$* did not say: $text"; }
+}
+
+# four classes of 12x12 pictures: which quarter is bright, under noise
+cat >make.py <<'PY'
+import gzip, os, random, struct, zlib
+random.seed(1)
+def picture(label):
+    cx, cy = 2 + 6 * (label % 2) + random.randint(-1, 1), 2 + 6 * (label // 2) + random.randint(-1, 1)
+    near = lambda x, y: abs(x - cx) <= 1 and abs(y - cy) <= 1
+    return bytes(min(255, (120 if near(x, y) else 0) + random.randint(0, 135)) for y in range(12) for x in range(12))
+os.makedirs("idx")
+for name, n in ("train", 600), ("t10k", 200):
+    labels = bytes(random.randrange(4) for _ in range(n))
+    with gzip.open(f"idx/{name}-images-idx3-ubyte.gz", "wb") as f:
+        f.write(struct.pack(">4I", 2051, n, 12, 12) + b"".join(map(picture, labels)))
+    with open(f"idx/{name}-labels-idx1-ubyte", "wb") as f:
+        f.write(struct.pack(">2I", 2049, n) + labels)
+def png(pixels, width=12, height=12):
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + pixels[y * width:(y + 1) * width] for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+for i in range(60):
+    name = f"photos/{('left', 'right')[i % 2]}/{i}.png"
+    os.makedirs(os.path.dirname(name), exist_ok=True)
+    open(name, "wb").write(png(picture(i % 2)))
+good = open("photos/left/0.png", "rb").read()
+open("photos/left/empty.png", "wb")
+open("photos/left/cut.png", "wb").write(good[: len(good) // 2])
+open("photos/right/text.jpg", "w").write("no picture at all\n")
+open("photos/right/misnamed.bmp", "wb").write(good)          # a PNG: read as what it is
+open("photos/right/huge.png", "wb").write(good[:16] + struct.pack(">2I", 100000, 100000) + good[24:])
+open("photos/right/one.png", "wb").write(png(b"\x80", 1, 1))
+PY
+python3 make.py
+tiny="--arch vit --layers 2 --width 32 --heads 2 --image 12 --patch 4 --channels 1"
+"$bin/new-model" $tiny --classes 4 -o vit.gguf >/dev/null
+
+# it learns: 4 classes, so chance is 25 %
+run="--steps 400 --batch 32 --lr 3e-3 --save-every 20 --eval-every 200 --threads 1 --log-every 40 --pad 1 --mixup 0.2 --stochastic-depth 0.05 --smoothing 0.05"
+expect 0 "worst mistakes: a/mistakes.html" "$bin/train-vit" -m vit.gguf --data idx $run --out a --export a.gguf
+grep -q "images/s" out.txt || fail "no speed in the line"
+[ -s a/mistakes.html ] || fail "no contact sheet"
+accuracy=$(grep -o '"accuracy":[0-9.e-]*' a/metrics.jsonl | tail -1 | cut -d: -f2)
+python3 -c "import sys; sys.exit(not $accuracy > 0.7)" || fail "accuracy $accuracy"
+
+# classify counts the same answers as right, whatever is computed at once
+for batch in 32 64 7; do
+    "$bin/classify" -m a.gguf idx --json --batch $batch --threads 2 >report.json
+    python3 -c "
+import json, sys
+r = json.load(open('report.json'))
+n = sum(map(sum, r['confusion'])); right = sum(row[i] for i, row in enumerate(r['confusion']))
+assert n == r['pictures'] == 200, n
+assert abs(right / n - $accuracy) < 1e-7 and abs(r['accuracy'] - $accuracy) < 1e-7, (right / n, $accuracy)
+" || fail "classify disagrees with the run's validation (batch $batch)"
+done
+expect 0 "confusion" "$bin/classify" -m a.gguf idx --mistakes sheet.png
+[ -s sheet.png ] || fail "no contact sheet from classify"
+
+# killed at any moment, the run goes on to the same bits
+"$bin/train-vit" -m vit.gguf --data idx $run --out b --export b.gguf >b.txt 2>&1 &
+pid=$!
+for _ in $(seq 600); do
+    [ "$(wc -l <b/metrics.jsonl 2>/dev/null || echo 0)" -lt 110 ] || break
+    sleep 0.1
+done
+kill -9 $pid 2>/dev/null || fail "the run was over before it could be killed"
+wait $pid 2>/dev/null || true
+[ ! -e b.gguf ] || fail "the run was over before it was killed"
+expect 0 "going on after step" "$bin/train-vit" -m vit.gguf --data idx $run --out b --export b.gguf
+cmp a.gguf b.gguf || fail "the run that was killed ended with other weights"
+expect 1 "has --mixup" "$bin/train-vit" -m vit.gguf --data idx $run --mixup 0.5 --out b
+
+# a folder: broken files are named, the others are learnt
+expect 1 "has 4 classes, the data 2" "$bin/train-vit" -m vit.gguf --data photos --steps 2 --out c
+"$bin/new-model" $tiny --classes 2 --pooling mean -o two.gguf >/dev/null
+expect 0 "trained model: two-trained.gguf" "$bin/train-vit" -m two.gguf --data photos --steps 40 --batch 16 --lr 3e-3 --threads 1 --flip --crop 0.8
+for name in left/empty.png left/cut.png right/text.jpg right/huge.png; do
+    grep -q "left out: $name (" out.txt || { cat out.txt; fail "$name is not listed"; }
+    grep -q "^$name (" two-run/left-out.txt || fail "$name is not in the list file"
+done
+! grep -q "misnamed\|one.png" out.txt || fail "a readable picture was left out"
+accuracy=$(grep -o '"accuracy":[0-9.e-]*' two-run/metrics.jsonl | tail -1 | cut -d: -f2)
+"$bin/classify" -m two-trained.gguf photos --part validation --json >report.json 2>/dev/null
+python3 -c "import json, sys; sys.exit(abs(json.load(open('report.json'))['accuracy'] - $accuracy) > 1e-7)" || fail "classify disagrees on the folder"
+expect 0 "photos/left/2.png: " "$bin/classify" -m two-trained.gguf photos/left/2.png photos/right/1.png
+[ "$(grep -c ' %, ' out.txt)" = 2 ] || fail "one line per picture"
+expect 0 '{"picture":"photos/left/2.png","answers":[{"class":"' "$bin/classify" -m two-trained.gguf photos/left/2.png --json
+expect 1 "text.jpg" "$bin/classify" -m two-trained.gguf photos/right/text.jpg photos/right/1.png
+expect 1 "not trained yet" "$bin/classify" -m two.gguf photos/right/1.png
+
+# fine-tuning at another size, with other classes
+expect 0 "24 pixels" "$bin/new-model" --from a.gguf --image 24 --classes 2 -o finer.gguf
+expect 0 "trained model" "$bin/train-vit" -m finer.gguf --data photos --steps 2 --batch 8 --threads 1
+"$bin/new-model" --preset gpt-tiny -o gpt.gguf >/dev/null
+expect 1 "train it with train-gpt" "$bin/train-vit" -m gpt.gguf --data idx
+expect 1 "no such folder or file" "$bin/train-vit" -m vit.gguf --data nowhere --out d
+echo "e2e-vit: passed"
