@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Fashion-MNIST with a ViT under one million weights: our train-vit beside the same model in PyTorch
+with the same settings. Prints a table and one line of JSON; fails below 88 % or beyond 15 minutes.
+
+    vit-fashion.py BIN_DIR [--epochs 12] [--threads 2] [--no-peer]
+
+The 60,000 pictures come from Debian's package dataset-fashion-mnist; PyTorch must be importable."""
+
+import argparse
+import gzip
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+DATA = "/usr/share/datasets/fashion-mnist"
+SIZES = dict(layers=4, width=96, heads=4, image=28, patch=4, channels=1, classes=10)
+BATCH, LR, DECAY, PAD, MIN_LR, WARMUP, CLIP = 128, 2e-3, 0.05, 1, 0.02, 100, 1.0
+
+
+def install_data():
+    if not os.path.exists(DATA):
+        subprocess.run(["apt-get", "install", "-y", "-q", "dataset-fashion-mnist"], check=True, stdout=subprocess.DEVNULL)
+
+
+def ours(bin_dir, epochs, threads):
+    with tempfile.TemporaryDirectory() as work:
+        model = f"{work}/vit.gguf"
+        sizes = [x for key, value in SIZES.items() for x in (f"--{key}", str(value))]
+        made = subprocess.run([f"{bin_dir}/new-model", "--arch", "vit", *sizes, "-o", model], check=True, text=True, capture_output=True)
+        print(made.stdout.strip(), flush=True)
+        command = [
+            f"{bin_dir}/train-vit", "-m", model, "--data", DATA, "--epochs", str(epochs), "--batch", str(BATCH), "--lr", str(LR),
+            "--weight-decay", str(DECAY), "--min-lr", str(MIN_LR), "--warmup", str(WARMUP), "--clip", str(CLIP),
+            "--flip", "--pad", str(PAD), "--threads", str(threads), "--log-every", "200"]
+        start = time.perf_counter()
+        subprocess.run(command, check=True)
+        seconds = time.perf_counter() - start
+        rows = [json.loads(line) for line in open(f"{work}/vit-run/metrics.jsonl")]
+        accuracy = [row["accuracy"] for row in rows if "accuracy" in row][-1]
+        report = subprocess.run(
+            [f"{bin_dir}/classify", "-m", f"{work}/vit-trained.gguf", DATA, "--json"], check=True, text=True, capture_output=True)
+        again = json.loads(report.stdout)
+        assert abs(again["accuracy"] - accuracy) < 1e-7, f"classify: {again['accuracy']}, the run: {accuracy}"
+        assert again["pictures"] == 10000
+        waited = sum(row.get("waited_seconds", 0) for row in rows)
+        return dict(accuracy=accuracy, seconds=seconds, waited=waited)
+
+
+def read_idx(name):
+    with gzip.open(f"{DATA}/{name}.gz") as file:
+        data = file.read()
+    n_dims = data[3]
+    return struct.unpack(f">{n_dims}I", data[4: 4 + 4 * n_dims]), data[4 + 4 * n_dims:]
+
+
+def peer(epochs, threads):
+    import torch
+    import torch.nn.functional as F
+
+    from peer_models import Vit, adamw
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+
+    def load(name):
+        shape, pixels = read_idx(f"{name}-images-idx3-ubyte")
+        images = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(shape[0], 1, 28, 28).float() / 255
+        _, labels = read_idx(f"{name}-labels-idx1-ubyte")
+        return images, torch.frombuffer(bytearray(labels), dtype=torch.uint8).long()
+
+    images, labels = load("train")
+    test_images, test_labels = load("t10k")
+    mean, deviation = images.mean(), images.std()
+    images, test_images = (images - mean) / deviation, (test_images - mean) / deviation
+    s = SIZES
+    model = Vit(s["layers"], s["width"], s["heads"], s["image"], s["patch"], s["channels"], s["classes"])
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.zeros_(parameter)
+    optimizer = adamw(model, LR, DECAY)
+    steps = int(epochs * len(images) / BATCH)
+    order = torch.cat([torch.randperm(len(images)) for _ in range(math.ceil(epochs))])
+
+    def rate(step):
+        if step < WARMUP:
+            return LR * (step + 1) / WARMUP
+        x = (step - WARMUP) / (steps - WARMUP)
+        return LR * (MIN_LR + (1 - MIN_LR) * 0.5 * (1 + math.cos(math.pi * x)))
+
+    start = time.perf_counter()
+    for step in range(steps):
+        ids = order[step * BATCH: (step + 1) * BATCH]
+        x = F.pad(images[ids], (PAD,) * 4, mode="replicate")
+        moved = torch.randint(0, 2 * PAD + 1, (len(ids), 2))
+        grid = torch.arange(28)
+        x = x[torch.arange(len(ids))[:, None, None], 0, moved[:, 0, None, None] + grid[None, :, None], moved[:, 1, None, None] + grid[None, None, :]]
+        flip = torch.rand(len(ids)) < 0.5
+        x[flip] = x[flip].flip(-1)
+        for group in optimizer.param_groups:
+            group["lr"] = rate(step)
+        loss = model(x[:, None], labels[ids])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if step % 200 == 0:
+            print(f"PyTorch {step}/{steps} loss {loss.item():.4f}", flush=True)
+    seconds = time.perf_counter() - start
+    with torch.no_grad():
+        right = sum((model(test_images[i: i + 500]).argmax(1) == test_labels[i: i + 500]).sum().item() for i in range(0, 10000, 500))
+    return dict(accuracy=right / len(test_images), seconds=seconds)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bin_dir")
+    parser.add_argument("--epochs", type=float, default=10)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--no-peer", action="store_true")
+    args = parser.parse_args()
+    install_data()
+    rows = {"ggml-train": ours(args.bin_dir, args.epochs, args.threads)}
+    if not args.no_peer:
+        rows["PyTorch"] = peer(args.epochs, args.threads)
+    print(f"\n{'':12} {'accuracy':>9} {'minutes':>8} {'images/s':>9}   ({args.epochs:g} epochs, {args.threads} threads)")
+    for name, row in rows.items():
+        row["images_per_second"] = args.epochs * 60000 / row["seconds"]
+        print(f"{name:12} {100 * row['accuracy']:8.2f}% {row['seconds'] / 60:8.1f} {row['images_per_second']:9.0f}")
+    print(json.dumps({"bench": "vit-fashion", "epochs": args.epochs, "threads": args.threads, **rows}))
+    ok = rows["ggml-train"]["accuracy"] >= 0.88 and rows["ggml-train"]["seconds"] <= 900
+    if "PyTorch" in rows:
+        ok = ok and abs(rows["ggml-train"]["accuracy"] - rows["PyTorch"]["accuracy"]) <= 0.01
+    sys.exit(0 if ok else 1)
+
+
+main()
