@@ -10,6 +10,8 @@
 // cuda-emu.cpp has the machinery, ptx-run.h runs nvcc's PTX in the same memory.
 #pragma once
 
+#include "ggml-train/base.h"
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>
