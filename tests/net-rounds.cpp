@@ -9,6 +9,7 @@
 #include "tests/flaky-store.h"
 #include "tests/scratch.h"
 
+#include <atomic>
 #include <cmath>
 #include <netinet/in.h>
 #include <set>
@@ -289,6 +290,80 @@ TEST_CASE("a_dense_exchange_gives_all_hosts_the_weighted_mean", "[net][rounds][d
             std::memcpy(&value, &toy.whole[step][96], 4);
             CHECK(value == Approx(sum / weights));
         }
+    }
+}
+
+// A line that can be cut: then nothing passes, and nothing is said.
+class CutStore : public Store {
+public:
+    explicit CutStore(Store & inner) : inner_(inner) {}
+
+    bool put(const std::string & key, std::span<const uint8_t> value, bool if_absent) override {
+        pass();
+        return inner_.put(key, value, if_absent);
+    }
+    std::optional<Bytes> get(const std::string & key, std::chrono::milliseconds wait) override {
+        pass();
+        return inner_.get(key, wait);
+    }
+    std::vector<std::string> list(const std::string & prefix) override {
+        pass();
+        return inner_.list(prefix);
+    }
+    void remove(const std::string & key) override {
+        pass();
+        inner_.remove(key);
+    }
+    std::atomic<int> n_left{-1};  // calls until the cut; negative: none
+
+private:
+    void pass() {
+        if (n_left == 0) {
+            throw StoreError("cut");
+        }
+        if (n_left > 0) {
+            --n_left;
+        }
+    }
+    Store & inner_;
+};
+
+TEST_CASE("a_dense_exchange_survives_the_loss_of_an_averager", "[net][rounds][dense]") {
+    for (const int n_calls : {33, 46}) {  // the cut comes at another point each time
+        INFO("cut after " << n_calls);
+        const RunKeys    keys  = test_keys(uint8_t(100 + n_calls));
+        const auto       store = make_memory_store();
+        SequencerOptions order;
+        order.membership            = quick(3);
+        order.membership.gone_after = Millis(600);
+        SequencerThread          sequencer(*store, keys, order, Millis(2));
+        CutStore                 line(*store);
+        std::vector<Toy>         toys(3);
+        std::vector<std::thread> threads;
+        line.n_left = n_calls;
+        for (int i = 0; i < 3; ++i) {
+            threads.emplace_back([&, i] {
+                StorePeersOptions options = peers_options(i);
+                options.dense             = make_float_codec(6);
+                options.poll              = Millis(100);
+                if (i == 2) {
+                    options.patience = Millis(2500);
+                    options.drain    = Millis(10);
+                }
+                try {
+                    StorePeers peers(i == 2 ? static_cast<Store &>(line) : *store, keys, options);
+                    toys[static_cast<size_t>(i)].run(peers, 8, 0, Millis(2));
+                } catch (const Error &) {
+                    CHECK(i == 2);
+                }
+            });
+        }
+        for (std::thread & thread : threads) {
+            thread.join();
+        }
+        CHECK(line.n_left == 0);
+        toys.pop_back();
+        CHECK(check_equal(toys) >= 7);
     }
 }
 
