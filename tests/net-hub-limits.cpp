@@ -2,7 +2,10 @@
 #include "tests/hub-fixture.h"
 
 #include <curl/curl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace gt;
 
@@ -164,4 +167,29 @@ TEST_CASE("a_host_that_asks_too_fast_waits", "[hub]") {
         error_of([&] { (void) make_http_store(client)->get("a"); }),
         Catch::Contains("number of hosts")
     );
+}
+
+TEST_CASE("a_stranger_that_holds_the_line_is_put_out", "[hub]") {
+    const Scratch folder;
+    Hub           hub(hub_options(folder));
+    const int     fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in   address{};
+    address.sin_family      = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port        = htons(uint16_t(hub.port()));
+    REQUIRE(::connect(fd, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0);
+    REQUIRE(::write(fd, "\x16\x03", 2) == 2);  // the first bytes of a handshake, and no more
+    const timeval patience{20, 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    char       byte;
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK(::read(fd, &byte, 1) <= 0);
+    CHECK(std::chrono::steady_clock::now() - begin < 15s);
+    ::close(fd);
+    std::string log;
+    for (int i = 0; i < 100 && log.find("refused") == log.npos; i++) {
+        std::this_thread::sleep_for(20ms);
+        log = read_text(folder / "hub/=hub/hub.log");
+    }
+    CHECK_THAT(log, Catch::Contains("no handshake"));
 }

@@ -78,4 +78,7 @@ add_library(httplib STATIC EXCLUDE_FROM_ALL ${GT_LLAMA_CPP_DIR}/vendor/cpp-httpl
 target_include_directories(httplib SYSTEM PUBLIC ${GT_LLAMA_CPP_DIR}/vendor/cpp-httplib)
 target_compile_definitions(httplib PUBLIC CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_TCP_NODELAY=1)
 target_compile_options(httplib PRIVATE -w)
+if(GT_SANITIZE)
+    target_compile_options(httplib PRIVATE -O0)  # optimized and sanitized, GCC takes a quarter of an hour
+endif()
 target_link_libraries(httplib PUBLIC OpenSSL::SSL OpenSSL::Crypto Threads::Threads)

@@ -2,6 +2,7 @@
 //
 //   line-try --serve HOSTS PATH TCP           the hub, until killed
 //   line-try HOSTS NAME TCP MEGABYTES ROUNDS  checks the line, then puts and gets
+//   line-try --metrics HOSTS NAME             fifty lines for the status page
 //
 // TCP is the congestion control of its sockets (cubic: what homes have). Used by home-line.sh.
 #include "comm/hosts.h"
@@ -69,11 +70,27 @@ static void try_line(const Hosts & hosts, char ** argv) {
     );
 }
 
+static void send_metrics(const Hosts & hosts, const std::string & name) {
+    HttpStoreOptions options;
+    options.address  = hosts.hub()->address;
+    options.keys     = &hosts.keys;
+    options.host     = name;
+    const auto store = make_http_store(options);
+    for (int step = 0; step < 50; step++) {
+        const std::string line = format(
+            "step=%d loss=%.4f tokens_s=1234 waited_s=0.25", step, 2.0 + 2.0 * (49 - step) / 49
+        );
+        store->put("metrics/" + name + "/" + std::to_string(step), Bytes(line.begin(), line.end()));
+    }
+}
+
 int main(int argc, char ** argv) {
     std::signal(SIGPIPE, SIG_IGN);
     try {
         if (argc == 5 && std::string(argv[1]) == "--serve") {
             serve(read_hosts(argv[2]), argv[3], argv[4]);
+        } else if (argc == 4 && std::string(argv[1]) == "--metrics") {
+            send_metrics(read_hosts(argv[2]), argv[3]);
         } else if (argc == 6) {
             try_line(read_hosts(argv[1]), argv);
         } else {
