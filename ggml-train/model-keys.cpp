@@ -147,6 +147,10 @@ static void write_vit(const ModelConfig & c, gguf_context * gguf) {
     set("vit.channels", c.channels);
     set("vit.classes", c.n_classes);
     gguf_set_val_str(gguf, "vit.pooling", c.pooling.c_str());
+    // a model that does not know these (any more) must not keep another's
+    for (const char * key : {"vit.image_mean", "vit.image_std", "vit.image_crop", "vit.image_stored", "vit.class_names"}) {
+        gguf_remove_key(gguf, key);
+    }
     if (!c.image_mean.empty()) {
         gguf_set_arr_data(
             gguf, "vit.image_mean", GGUF_TYPE_FLOAT32, c.image_mean.data(), c.image_mean.size()

@@ -79,7 +79,7 @@ expect 0 "confusion" "$bin/classify" -m a.gguf idx --mistakes sheet.png
 "$bin/train-vit" -m vit.gguf --data idx $run --out b --export b.gguf >b.txt 2>&1 &
 pid=$!
 for _ in $(seq 600); do
-    [ "$(wc -l <b/metrics.jsonl 2>/dev/null || echo 0)" -lt 110 ] || break
+    [ ! -e b/metrics.jsonl ] || [ "$(wc -l <b/metrics.jsonl)" -lt 110 ] || break
     sleep 0.1
 done
 kill -9 $pid 2>/dev/null || fail "the run was over before it could be killed"
