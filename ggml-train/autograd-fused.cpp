@@ -26,10 +26,10 @@ static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     if (p.i[2]) {
         a.add(y->src[1 + n_weights * (p.i[1] ? 2 : 1)], g);
     }
-    g                                   = contiguous(a, g);
-    std::vector<ggml_tensor *> dx_args  = {g};
-    ggml_tensor *              so_far   = nullptr;
-    int32_t                    column   = 0;
+    g                                  = contiguous(a, g);
+    std::vector<ggml_tensor *> dx_args = {g};
+    ggml_tensor *              so_far  = nullptr;
+    int32_t                    column  = 0;
     for (int i = 0; i < n_weights; ++i) {
         ggml_tensor * w     = y->src[1 + i];
         ggml_tensor * param = nullptr;
@@ -58,7 +58,12 @@ static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
 
 // Both norms: y = kernel(x, w[, b], stats).
 static void back_norm(
-    Autograd & a, ggml_tensor * y, ggml_tensor * g, bool rms, ggml_tensor * bias, ggml_tensor * stats
+    Autograd &    a,
+    ggml_tensor * y,
+    ggml_tensor * g,
+    bool          rms,
+    ggml_tensor * bias,
+    ggml_tensor * stats
 ) {
     ggml_tensor * x = y->src[0];
     ggml_tensor * w = y->src[1];
@@ -71,10 +76,12 @@ static void back_norm(
     if (a.needs(x)) {
         ggml_tensor *     so_far = a.take(x);
         const FusedParams params = {.i = {rms}};
-        a.add(x, fused_node(
-            a.ctx(), kNormBackX, shape(x),
-            {g, a.value(x), w, stats, so_far ? contiguous(a, so_far) : nullptr}, params
-        ));
+        a.add(
+            x, fused_node(
+                   a.ctx(), kNormBackX, shape(x),
+                   {g, a.value(x), w, stats, so_far ? contiguous(a, so_far) : nullptr}, params
+               )
+        );
     }
 }
 
@@ -88,9 +95,9 @@ static void rule_rms_norm(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
 
 static void rule_gelu(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     ggml_tensor * x = y->src[0];
-    a.add(x, fused_node(
-        a.ctx(), kGeluBack, shape(x), {a.value(x), contiguous(a, g)}, fused_params(y)
-    ));
+    a.add(
+        x, fused_node(a.ctx(), kGeluBack, shape(x), {a.value(x), contiguous(a, g)}, fused_params(y))
+    );
 }
 
 static void rule_swiglu(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
@@ -114,11 +121,14 @@ static void rule_rope(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
 }
 
 static void rule_attention(Autograd & a, ggml_tensor * o, ggml_tensor * g) {
-    ggml_tensor * qkv  = o->src[0];
+    ggml_tensor * qkv    = o->src[0];
     ggml_tensor * args[] = {a.value(qkv), a.value(o), o->src[1], contiguous(a, g)};
-    a.add(qkv, fused_node(
-        a.ctx(), kAttentionBack, shape(qkv), {args[0], args[1], args[2], args[3]}, fused_params(o)
-    ));
+    a.add(
+        qkv, fused_node(
+                 a.ctx(), kAttentionBack, shape(qkv), {args[0], args[1], args[2], args[3]},
+                 fused_params(o)
+             )
+    );
 }
 
 static void rule_embedding(Autograd & a, ggml_tensor * x, ggml_tensor * g) {
@@ -129,9 +139,9 @@ static void rule_embedding(Autograd & a, ggml_tensor * x, ggml_tensor * g) {
         a.emit(fused_inplace(a.ctx(), kEmbeddingBack, acc, {g, x->src[1], a.next_beta(table)}));
     }
     if (ggml_tensor * acc = positions ? a.accumulator(positions) : nullptr) {
-        a.emit(fused_inplace(
-            a.ctx(), kPositionBack, acc, {g, a.next_beta(positions)}, fused_params(x)
-        ));
+        a.emit(
+            fused_inplace(a.ctx(), kPositionBack, acc, {g, a.next_beta(positions)}, fused_params(x))
+        );
     }
 }
 

@@ -136,7 +136,7 @@ static void rule_norm(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     ggml_tensor *  yv  = ggml_div(ctx, xc, dev);
     g                  = contiguous(a, g);
     ggml_tensor * dx   = ggml_sub(ctx, g, row_mean(ctx, g));
-    dx = ggml_sub(ctx, dx, ggml_mul(ctx, yv, row_mean(ctx, ggml_mul(ctx, g, yv))));
+    dx                 = ggml_sub(ctx, dx, ggml_mul(ctx, yv, row_mean(ctx, ggml_mul(ctx, g, yv))));
     a.add(y->src[0], ggml_div(ctx, dx, dev));
 }
 
@@ -162,12 +162,11 @@ static void rule_diag_mask_inf(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
 static void rule_rope(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     const int32_t * p = y->op_params;
     a.add(
-        y->src[0],
-        ggml_rope_ext_back(
-            a.ctx(), contiguous(a, g), y->src[1], y->src[2], p[1], p[2], p[4], float_param(y, 5),
-            float_param(y, 6), float_param(y, 7), float_param(y, 8), float_param(y, 9),
-            float_param(y, 10)
-        )
+        y->src[0], ggml_rope_ext_back(
+                       a.ctx(), contiguous(a, g), y->src[1], y->src[2], p[1], p[2], p[4],
+                       float_param(y, 5), float_param(y, 6), float_param(y, 7), float_param(y, 8),
+                       float_param(y, 9), float_param(y, 10)
+                   )
     );
 }
 
@@ -214,28 +213,48 @@ static bool has_unary_rule(ggml_unary_op op) {
 
 Rule find_rule(const ggml_tensor * node) {
     switch (node->op) {
-        case GGML_OP_ADD:           return rule_add;
-        case GGML_OP_MUL:           return rule_mul;
-        case GGML_OP_SCALE:         return rule_scale;
-        case GGML_OP_SQR:           return rule_sqr;
-        case GGML_OP_MUL_MAT:       return rule_mul_mat;
-        case GGML_OP_RESHAPE:       return rule_reshape;
-        case GGML_OP_CONT:          return rule_cont;
-        case GGML_OP_PERMUTE:       return rule_permute;
-        case GGML_OP_TRANSPOSE:     return rule_transpose;
-        case GGML_OP_VIEW:          return rule_view;
-        case GGML_OP_CONCAT:        return rule_concat;
-        case GGML_OP_REPEAT:        return rule_repeat;
-        case GGML_OP_SUM_ROWS:      return rule_sum_rows;
-        case GGML_OP_NORM:          return rule_norm;
-        case GGML_OP_RMS_NORM:      return rule_rms_norm;
-        case GGML_OP_SOFT_MAX:      return rule_soft_max;
-        case GGML_OP_DIAG_MASK_INF: return rule_diag_mask_inf;
-        case GGML_OP_ROPE:          return rule_rope;
-        case GGML_OP_GET_ROWS:      return rule_get_rows;
+        case GGML_OP_ADD:
+            return rule_add;
+        case GGML_OP_MUL:
+            return rule_mul;
+        case GGML_OP_SCALE:
+            return rule_scale;
+        case GGML_OP_SQR:
+            return rule_sqr;
+        case GGML_OP_MUL_MAT:
+            return rule_mul_mat;
+        case GGML_OP_RESHAPE:
+            return rule_reshape;
+        case GGML_OP_CONT:
+            return rule_cont;
+        case GGML_OP_PERMUTE:
+            return rule_permute;
+        case GGML_OP_TRANSPOSE:
+            return rule_transpose;
+        case GGML_OP_VIEW:
+            return rule_view;
+        case GGML_OP_CONCAT:
+            return rule_concat;
+        case GGML_OP_REPEAT:
+            return rule_repeat;
+        case GGML_OP_SUM_ROWS:
+            return rule_sum_rows;
+        case GGML_OP_NORM:
+            return rule_norm;
+        case GGML_OP_RMS_NORM:
+            return rule_rms_norm;
+        case GGML_OP_SOFT_MAX:
+            return rule_soft_max;
+        case GGML_OP_DIAG_MASK_INF:
+            return rule_diag_mask_inf;
+        case GGML_OP_ROPE:
+            return rule_rope;
+        case GGML_OP_GET_ROWS:
+            return rule_get_rows;
         case GGML_OP_UNARY:
             return has_unary_rule(ggml_get_unary_op(node)) ? rule_unary : nullptr;
-        default: return nullptr;
+        default:
+            return nullptr;
     }
 }
 

@@ -45,7 +45,8 @@ void Autograd::backward(ggml_tensor * node) {
     const Rule rule = node->op == GGML_OP_CUSTOM ? find_fused_rule(node) : find_rule(node);
     if (!rule) {
         throw Error(format(
-            "no gradient rule for op %s of tensor '%s': freeze what lies before it, or add a rule to "
+            "no gradient rule for op %s of tensor '%s': freeze what lies before it, or add a rule "
+            "to "
             "ggml-train/autograd-rules.cpp",
             ggml_op_desc(node), node->name
         ));

@@ -28,7 +28,9 @@ enum class Recompute {
 class Autograd {
 public:
     // `beta` and `one`: F32 scalars; beta holds 0 or 1 when the graph runs.
-    Autograd(Ops & ops, ggml_cgraph * graph, ggml_tensor * beta, ggml_tensor * one, Recompute recompute);
+    Autograd(
+        Ops & ops, ggml_cgraph * graph, ggml_tensor * beta, ggml_tensor * one, Recompute recompute
+    );
 
     // Gradients flow into this parameter.
     void add_param(const Param & param);
@@ -69,16 +71,16 @@ public:
 private:
     void backward(ggml_tensor * node);
 
-    Ops &                                                          ops_;
-    ggml_cgraph *                                                  graph_;
-    ggml_tensor *                                                  beta_;
-    ggml_tensor *                                                  one_;
-    Recompute                                                      recompute_;
-    std::unordered_set<const ggml_tensor *>                        needs_;
-    std::unordered_map<const ggml_tensor *, ggml_tensor *>         grads_;
-    std::unordered_map<const ggml_tensor *, ggml_tensor *>         accumulators_;
-    std::unordered_set<const ggml_tensor *>                        written_;
-    std::unordered_map<const ggml_tensor *, ggml_tensor *>         again_;  // recomputed values
+    Ops &                                                  ops_;
+    ggml_cgraph *                                          graph_;
+    ggml_tensor *                                          beta_;
+    ggml_tensor *                                          one_;
+    Recompute                                              recompute_;
+    std::unordered_set<const ggml_tensor *>                needs_;
+    std::unordered_map<const ggml_tensor *, ggml_tensor *> grads_;
+    std::unordered_map<const ggml_tensor *, ggml_tensor *> accumulators_;
+    std::unordered_set<const ggml_tensor *>                written_;
+    std::unordered_map<const ggml_tensor *, ggml_tensor *> again_;  // recomputed values
 };
 
 // A rule: gradients of node's sources from the gradient g of node.

@@ -17,7 +17,7 @@ Backend::Backend(const std::string & device, int n_threads) : n_threads_(n_threa
     } else if (device == "cpu") {
         backend_.reset(ggml_backend_cpu_init());
         ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
-        params.poll                   = 0;  // between graphs the threads sleep: others need the cores
+        params.poll = 0;  // between graphs the threads sleep: others need the cores
         pool_.reset(ggml_threadpool_new(&params));
         ggml_backend_cpu_set_threadpool(backend_.get(), pool_.get());
         ggml_backend_cpu_set_n_threads(backend_.get(), n_threads);
@@ -42,8 +42,8 @@ ggml_backend_buffer_ptr Backend::allocate(ggml_context * ctx, const char * what)
     ggml_backend_buffer_ptr buffer(ggml_backend_alloc_ctx_tensors(ctx, get()));
     if (!buffer) {
         throw Error(format(
-            "out of memory: %.1f MB for %s on %s; take a smaller model, batch or context", bytes / 1e6,
-            what, ggml_backend_name(get())
+            "out of memory: %.1f MB for %s on %s; take a smaller model, batch or context",
+            bytes / 1e6, what, ggml_backend_name(get())
         ));
     }
     ggml_backend_buffer_clear(buffer.get(), 0);
@@ -54,7 +54,8 @@ ggml_gallocr_ptr Backend::plan(ggml_cgraph * graph) const {
     ggml_gallocr_ptr plan(ggml_gallocr_new(ggml_backend_get_default_buffer_type(get())));
     if (!ggml_gallocr_alloc_graph(plan.get(), graph)) {
         throw Error(format(
-            "out of memory for activations on %s; take a smaller micro-batch or context, or --recompute",
+            "out of memory for activations on %s; take a smaller micro-batch or context, or "
+            "--recompute",
             ggml_backend_name(get())
         ));
     }
@@ -77,15 +78,19 @@ void Backend::compute(ggml_cgraph * graph) const {
     const ggml_status status = ggml_backend_graph_compute(get(), graph);
     if (status != GGML_STATUS_SUCCESS) {
         throw Error(format(
-            "%s: computing a graph failed: %s", ggml_backend_name(get()), ggml_status_to_string(status)
+            "%s: computing a graph failed: %s", ggml_backend_name(get()),
+            ggml_status_to_string(status)
         ));
     }
 }
 
 ggml_context_ptr make_context(size_t n_tensors, size_t graph_nodes) {
     const size_t graph = graph_nodes ? ggml_graph_overhead_custom(graph_nodes, false) : 0;
-    return ggml_context_ptr(ggml_init({
-        .mem_size = n_tensors * ggml_tensor_overhead() + graph, .mem_buffer = nullptr, .no_alloc = true}));
+    return ggml_context_ptr(ggml_init(
+        {.mem_size   = n_tensors * ggml_tensor_overhead() + graph,
+         .mem_buffer = nullptr,
+         .no_alloc   = true}
+    ));
 }
 
 }  // namespace gt

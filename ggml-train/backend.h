@@ -37,9 +37,9 @@ private:
     struct PoolDeleter {
         void operator()(struct ggml_threadpool * pool) const;
     };
-    int                                              n_threads_;
+    int                                                  n_threads_;
     std::unique_ptr<struct ggml_threadpool, PoolDeleter> pool_;
-    ggml_backend_ptr                                 backend_;
+    ggml_backend_ptr                                     backend_;
 };
 
 // An empty context for tensor descriptions: no data lives in it.

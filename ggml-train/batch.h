@@ -23,7 +23,8 @@ struct Batch {
             const int64_t each = static_cast<int64_t>(all.size()) / n_samples;
             return V(all.begin() + begin * each, all.begin() + end * each);
         };
-        return {end - begin, cut(tokens), cut(images), cut(labels), cut(mix_labels), mix, cut(depth)};
+        return {end - begin,     cut(tokens), cut(images), cut(labels),
+                cut(mix_labels), mix,         cut(depth)};
     }
 };
 

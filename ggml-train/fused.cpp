@@ -2,9 +2,8 @@
 
 #include "ggml-train/cpu/kernels.h"
 
-#include <ggml-impl.h>
-
 #include <cstring>
+#include <ggml-impl.h>
 
 namespace gt {
 
@@ -23,32 +22,32 @@ static ggml_tensor * finish(ggml_tensor * node, const FusedOp & op, const FusedP
 }
 
 ggml_tensor * fused_node(
-    ggml_context *                       ctx,
-    const FusedOp &                      op,
-    std::array<int64_t, 4>               ne,
+    ggml_context *                     ctx,
+    const FusedOp &                    op,
+    std::array<int64_t, 4>             ne,
     const std::vector<ggml_tensor *> & args,
-    const FusedParams &                  params
+    const FusedParams &                params
 ) {
     std::vector<ggml_tensor *> list(args);  // ggml wants it mutable
     ggml_tensor *              node = ggml_custom_4d(
-        ctx, GGML_TYPE_F32, ne[0], ne[1], ne[2], ne[3], list.data(), static_cast<int>(list.size()),
-        run_node, GGML_N_TASKS_MAX, const_cast<FusedOp *>(&op)
-    );
+                     ctx, GGML_TYPE_F32, ne[0], ne[1], ne[2], ne[3], list.data(), static_cast<int>(list.size()),
+                     run_node, GGML_N_TASKS_MAX, const_cast<FusedOp *>(&op)
+                 );
     return finish(node, op, params);
 }
 
 ggml_tensor * fused_inplace(
-    ggml_context *                       ctx,
-    const FusedOp &                      op,
-    ggml_tensor *                        target,
+    ggml_context *                     ctx,
+    const FusedOp &                    op,
+    ggml_tensor *                      target,
     const std::vector<ggml_tensor *> & args,
-    const FusedParams &                  params
+    const FusedParams &                params
 ) {
     std::vector<ggml_tensor *> list(args);  // ggml wants it mutable
     ggml_tensor *              node = ggml_custom_inplace(
-        ctx, target, list.data(), static_cast<int>(list.size()), run_node, GGML_N_TASKS_MAX,
-        const_cast<FusedOp *>(&op)
-    );
+                     ctx, target, list.data(), static_cast<int>(list.size()), run_node, GGML_N_TASKS_MAX,
+                     const_cast<FusedOp *>(&op)
+                 );
     return finish(node, op, params);
 }
 
@@ -63,7 +62,9 @@ const FusedOp * fused_op(const ggml_tensor * node) {
 
 FusedParams fused_params(const ggml_tensor * node) {
     FusedParams params;
-    std::memcpy(&params, reinterpret_cast<const char *>(node->op_params) + kParamsAt, sizeof(params));
+    std::memcpy(
+        &params, reinterpret_cast<const char *>(node->op_params) + kParamsAt, sizeof(params)
+    );
     return params;
 }
 
@@ -85,19 +86,18 @@ static void run_linear(const ggml_tensor * y, const FusedParams & p, int i, int 
     for (int w = 0; w < p.i[0]; ++w) {
         const ggml_tensor * weight = y->src[1 + w];
         cpu::gemm(
-            {i, n},
-            {.tb       = true,
-             .M        = rows(x),
-             .N        = weight->ne[1],
-             .K        = x->ne[0],
-             .A        = data(x),
-             .lda      = x->ne[0],
-             .B        = data(weight),
-             .ldb      = x->ne[0],
-             .C        = data(y) + column,
-             .ldc      = y->ne[0],
-             .bias     = p.i[1] ? data(y->src[1 + p.i[0] + w]) : nullptr,
-             .residual = residual ? data(residual) + column : nullptr}
+            {i, n}, {.tb       = true,
+                     .M        = rows(x),
+                     .N        = weight->ne[1],
+                     .K        = x->ne[0],
+                     .A        = data(x),
+                     .lda      = x->ne[0],
+                     .B        = data(weight),
+                     .ldb      = x->ne[0],
+                     .C        = data(y) + column,
+                     .ldc      = y->ne[0],
+                     .bias     = p.i[1] ? data(y->src[1 + p.i[0] + w]) : nullptr,
+                     .residual = residual ? data(residual) + column : nullptr}
         );
         column += weight->ne[1];
     }
@@ -111,18 +111,17 @@ static void run_linear_back_x(const ggml_tensor * dx, const FusedParams & p, int
     for (int w = 0; w < p.i[0]; ++w) {
         const ggml_tensor * weight = src[1 + p.i[1] + w];
         cpu::gemm(
-            {i, n},
-            {.M        = rows(dy),
-             .N        = dx->ne[0],
-             .K        = weight->ne[1],
-             .A        = data(dy) + column,
-             .lda      = dy->ne[0],
-             .B        = data(weight),
-             .ldb      = weight->ne[0],
-             .C        = data(dx),
-             .ldc      = dx->ne[0],
-             .beta     = w == 0 ? 0.0f : 1.0f,
-             .residual = w == 0 && p.i[1] ? data(src[1]) : nullptr}
+            {i, n}, {.M        = rows(dy),
+                     .N        = dx->ne[0],
+                     .K        = weight->ne[1],
+                     .A        = data(dy) + column,
+                     .lda      = dy->ne[0],
+                     .B        = data(weight),
+                     .ldb      = weight->ne[0],
+                     .C        = data(dx),
+                     .ldc      = dx->ne[0],
+                     .beta     = w == 0 ? 0.0f : 1.0f,
+                     .residual = w == 0 && p.i[1] ? data(src[1]) : nullptr}
         );
         column += weight->ne[1];
     }
@@ -133,18 +132,17 @@ static void run_linear_back_w(const ggml_tensor * dw, const FusedParams & p, int
     const ggml_tensor * dy = dw->src[1];
     const ggml_tensor * x  = dw->src[2];
     cpu::gemm(
-        {i, n},
-        {.ta   = true,
-         .M    = dw->ne[1],
-         .N    = x->ne[0],
-         .K    = rows(x),
-         .A    = data(dy) + p.i[0],
-         .lda  = dy->ne[0],
-         .B    = data(x),
-         .ldb  = x->ne[0],
-         .C    = data(dw),
-         .ldc  = dw->ne[0],
-         .beta = *data(dw->src[3])}
+        {i, n}, {.ta   = true,
+                 .M    = dw->ne[1],
+                 .N    = x->ne[0],
+                 .K    = rows(x),
+                 .A    = data(dy) + p.i[0],
+                 .lda  = dy->ne[0],
+                 .B    = data(x),
+                 .ldb  = x->ne[0],
+                 .C    = data(dw),
+                 .ldc  = dw->ne[0],
+                 .beta = *data(dw->src[3])}
     );
 }
 
@@ -248,7 +246,8 @@ static const int32_t * ints(const ggml_tensor * t) {
 // i0: T.
 static void run_embedding(const ggml_tensor * x, const FusedParams & p, int i, int n) {
     cpu::embedding(
-        {i, n}, rows(x), p.i[0], x->ne[0], ints(x->src[1]), data(x->src[0]), data(x->src[2]), data(x)
+        {i, n}, rows(x), p.i[0], x->ne[0], ints(x->src[1]), data(x->src[0]), data(x->src[2]),
+        data(x)
     );
 }
 

@@ -8,9 +8,8 @@
 
 #include "ggml-train/base.h"
 
-#include <ggml.h>
-
 #include <array>
+#include <ggml.h>
 
 namespace gt {
 
@@ -50,20 +49,20 @@ extern const FusedOp kAccumulate;     // [grad], g, beta
 
 // A new node of shape ne.
 ggml_tensor * fused_node(
-    ggml_context *                  ctx,
-    const FusedOp &                 op,
-    std::array<int64_t, 4>          ne,
+    ggml_context *                     ctx,
+    const FusedOp &                    op,
+    std::array<int64_t, 4>             ne,
     const std::vector<ggml_tensor *> & args,
-    const FusedParams &             params = {}
+    const FusedParams &                params = {}
 );
 
 // A node that changes `target` in place (it is the first source).
 ggml_tensor * fused_inplace(
-    ggml_context *                  ctx,
-    const FusedOp &                 op,
-    ggml_tensor *                   target,
+    ggml_context *                     ctx,
+    const FusedOp &                    op,
+    ggml_tensor *                      target,
     const std::vector<ggml_tensor *> & args,
-    const FusedParams &             params = {}
+    const FusedParams &                params = {}
 );
 
 // The row of the table, or null if the node is none of ours.

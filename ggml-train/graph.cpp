@@ -17,7 +17,8 @@ StepGraph::StepGraph(const Backend & backend, Model & model, const GraphOptions 
     inputs_.T          = options_.T;
     if (images) {
         inputs_.images = ggml_new_tensor_4d(
-            ctx, GGML_TYPE_F32, options_.image_size, options_.image_size, options_.channels, options_.B
+            ctx, GGML_TYPE_F32, options_.image_size, options_.image_size, options_.channels,
+            options_.B
         );
     } else {
         inputs_.tokens = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_labels_);
@@ -62,8 +63,12 @@ void StepGraph::build(Model & model) {
     ggml_build_forward_expand(graph_, head.x);
 
     switch (options_.goal) {
-        case GraphOptions::Goal::logits: logits_ = append_logits(ops, graph_, head); break;
-        case GraphOptions::Goal::loss:   append_loss(ops, graph_, head, loss_, nullptr); break;
+        case GraphOptions::Goal::logits:
+            logits_ = append_logits(ops, graph_, head);
+            break;
+        case GraphOptions::Goal::loss:
+            append_loss(ops, graph_, head, loss_, nullptr);
+            break;
         case GraphOptions::Goal::train: {
             Autograd autograd(ops, graph_, beta_, one_, options_.recompute);
             for (const Param & param : model.params()) {
@@ -133,7 +138,8 @@ double StepGraph::run(const Batch & batch, float scale, bool first) {
         return std::accumulate(rows.begin(), rows.end(), 0.0);
     };
     const double mix = batch.mix;
-    return options_.mixup ? mix * sum(loss_.rows) + (1.0 - mix) * sum(loss_.mix_rows) : sum(loss_.rows);
+    return options_.mixup ? mix * sum(loss_.rows) + (1.0 - mix) * sum(loss_.mix_rows)
+                          : sum(loss_.rows);
 }
 
 std::vector<float> StepGraph::logits() const {

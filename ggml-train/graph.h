@@ -9,15 +9,15 @@
 namespace gt {
 
 struct GraphOptions {
-    int64_t   B            = 1;            // samples per micro-batch
-    int64_t   T            = 0;            // tokens per sample
-    int64_t   image_size   = 0;            // pictures: pixels and channels; 0: text
-    int64_t   channels     = 0;
-    Form      form         = Form::fused;
-    Recompute recompute    = Recompute::cheap;
-    float     smoothing    = 0.0f;         // of the labels
-    bool      mixup        = false;        // batches bring mix_labels
-    bool      depth        = false;        // batches bring factors for stochastic depth
+    int64_t   B          = 1;  // samples per micro-batch
+    int64_t   T          = 0;  // tokens per sample
+    int64_t   image_size = 0;  // pictures: pixels and channels; 0: text
+    int64_t   channels   = 0;
+    Form      form       = Form::fused;
+    Recompute recompute  = Recompute::cheap;
+    float     smoothing  = 0.0f;   // of the labels
+    bool      mixup      = false;  // batches bring mix_labels
+    bool      depth      = false;  // batches bring factors for stochastic depth
     enum class Goal { train, loss, logits } goal = Goal::train;
 };
 
@@ -33,9 +33,9 @@ public:
     // After run with Goal::logits: V x N floats, column by column.
     std::vector<float> logits() const;
 
-    size_t activation_bytes() const;  // memory planned for intermediate tensors
+    size_t               activation_bytes() const;  // memory planned for intermediate tensors
     const GraphOptions & options() const { return options_; }
-    ggml_cgraph * graph() const { return graph_; }  // for tests and reports
+    ggml_cgraph *        graph() const { return graph_; }  // for tests and reports
 
 private:
     void build(Model & model);

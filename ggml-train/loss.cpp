@@ -25,26 +25,37 @@ static ggml_tensor * real_rows(ggml_context * ctx, ggml_tensor * w, int64_t V) {
 }
 
 static void fused_chunk(
-    Ops & ops, ggml_cgraph * graph, const Head & head, const LossInputs & in, Autograd * autograd,
-    ggml_tensor * dx, int64_t begin, int64_t n
+    Ops &              ops,
+    ggml_cgraph *      graph,
+    const Head &       head,
+    const LossInputs & in,
+    Autograd *         autograd,
+    ggml_tensor *      dx,
+    int64_t            begin,
+    int64_t            n
 ) {
     ggml_context * ctx    = ops.ctx();
     ggml_tensor *  w      = head.weight->weight;
     ggml_tensor *  x      = columns(ctx, head.x, begin, n);
     ggml_tensor *  logits = ops.linear(
-        x, {w}, head.bias ? std::vector{head.bias->weight} : std::vector<ggml_tensor *>{}
+         x, {w}, head.bias ? std::vector{head.bias->weight} : std::vector<ggml_tensor *>{}
     );
-    const auto entropy = [&](ggml_tensor * x, ggml_tensor * labels, ggml_tensor * scale, ggml_tensor * rows) {
+    const auto entropy = [&](ggml_tensor * x, ggml_tensor * labels, ggml_tensor * scale,
+                             ggml_tensor * rows) {
         ggml_tensor * y = fused_inplace(
-            ctx, kCrossEntropy, x, {elements(ctx, labels, begin, n), scale, elements(ctx, rows, begin, n)},
-            {.i = {static_cast<int32_t>(head.weight->ne[1]), autograd != nullptr}, .f = {in.smoothing}}
+            ctx, kCrossEntropy, x,
+            {elements(ctx, labels, begin, n), scale, elements(ctx, rows, begin, n)},
+            {.i = {static_cast<int32_t>(head.weight->ne[1]), autograd != nullptr},
+             .f = {in.smoothing}}
         );
         ggml_build_forward_expand(graph, y);
         return y;
     };
     ggml_tensor * copy = in.mix_labels ? ggml_dup(ctx, logits) : nullptr;
     if (copy) {
-        ggml_build_forward_expand(graph, copy);  // before the gradient takes the place of the logits
+        ggml_build_forward_expand(
+            graph, copy
+        );  // before the gradient takes the place of the logits
     }
     ggml_tensor * dlogits = entropy(logits, in.labels, in.scale, in.rows);
     if (copy) {
@@ -63,26 +74,32 @@ static void fused_chunk(
         ggml_tensor * beta = autograd->next_beta(head.bias->weight);
         autograd->emit(fused_inplace(ctx, kSumRows, head.bias->grad, {dlogits, beta}));
     }
-    autograd->emit(fused_inplace(
-        ctx, kLinearBackX, columns(ctx, dx, begin, n), {dlogits, w}, {.i = {1, 0, 1}}
-    ));
+    autograd->emit(
+        fused_inplace(ctx, kLinearBackX, columns(ctx, dx, begin, n), {dlogits, w}, {.i = {1, 0, 1}})
+    );
 }
 
 static void portable_chunk(
-    Ops & ops, ggml_cgraph * graph, const Head & head, const LossInputs & in, Autograd * autograd,
-    ggml_tensor * dx, int64_t begin, int64_t n
+    Ops &              ops,
+    ggml_cgraph *      graph,
+    const Head &       head,
+    const LossInputs & in,
+    Autograd *         autograd,
+    ggml_tensor *      dx,
+    int64_t            begin,
+    int64_t            n
 ) {
-    ggml_context * ctx   = ops.ctx();
-    const int64_t  V     = head.weight->ne[1];
-    const float    e     = in.smoothing;
-    const auto     emit  = [&](ggml_tensor * t) { ggml_build_forward_expand(graph, t); };
-    const auto     pick  = [&](ggml_tensor * t, ggml_tensor * ids) {  // [V, n] -> [1, 1, n]
+    ggml_context * ctx  = ops.ctx();
+    const int64_t  V    = head.weight->ne[1];
+    const float    e    = in.smoothing;
+    const auto     emit = [&](ggml_tensor * t) { ggml_build_forward_expand(graph, t); };
+    const auto     pick = [&](ggml_tensor * t, ggml_tensor * ids) {  // [V, n] -> [1, 1, n]
         return ggml_get_rows(ctx, ggml_reshape_3d(ctx, t, 1, V, n), ids);
     };
     ggml_tensor * w      = real_rows(ctx, head.weight->weight, V);
     ggml_tensor * x      = ggml_cont(ctx, columns(ctx, head.x, begin, n));
-    ggml_tensor * mask   = columns(ctx, in.mask, begin, n);     // [1, n]
-    ggml_tensor * logits = ggml_mul_mat(ctx, w, x);             // [V, n]
+    ggml_tensor * mask   = columns(ctx, in.mask, begin, n);  // [1, n]
+    ggml_tensor * logits = ggml_mul_mat(ctx, w, x);          // [V, n]
     if (head.bias) {
         logits = ggml_add(ctx, logits, head.bias->weight);
     }
@@ -93,10 +110,12 @@ static void portable_chunk(
     ggml_tensor * sum     = ggml_sum_rows(ctx, exps);  // [1, n]
 
     // writes the loss of one set of labels and returns its gradient (null without autograd)
-    const auto entropy = [&](ggml_tensor * targets, ggml_tensor * scale, ggml_tensor * rows) -> ggml_tensor * {
+    const auto entropy = [&](ggml_tensor * targets, ggml_tensor * scale,
+                             ggml_tensor * rows) -> ggml_tensor * {
         // loss = log(sum) - (1-e) shifted[label] - e mean(shifted)
-        ggml_tensor * ids    = columns(ctx, targets, begin, n);  // [1, n]
-        ggml_tensor * target = ggml_scale(ctx, ggml_reshape_2d(ctx, pick(shifted, ids), 1, n), 1.0f - e);
+        ggml_tensor * ids = columns(ctx, targets, begin, n);  // [1, n]
+        ggml_tensor * target =
+            ggml_scale(ctx, ggml_reshape_2d(ctx, pick(shifted, ids), 1, n), 1.0f - e);
         if (e > 0.0f) {
             target = ggml_add(ctx, target, ggml_scale(ctx, ggml_sum_rows(ctx, shifted), e / V));
         }
@@ -109,11 +128,12 @@ static void portable_chunk(
         ggml_tensor * p      = ggml_div(ctx, exps, sum);
         ggml_tensor * lower  = ggml_scale_bias(ctx, pick(p, ids), 1.0f, e - 1.0f);
         ggml_tensor * placed = ggml_set_rows(ctx, ggml_reshape_3d(ctx, p, 1, V, n), lower, ids);
-        ggml_tensor * g      = ggml_scale_bias(ctx, ggml_reshape_2d(ctx, placed, V, n), 1.0f, -e / V);
+        ggml_tensor * g = ggml_scale_bias(ctx, ggml_reshape_2d(ctx, placed, V, n), 1.0f, -e / V);
         return ggml_mul(ctx, ggml_mul(ctx, g, mask), scale);
     };
-    ggml_tensor * g   = entropy(in.targets, in.scale, in.rows);
-    ggml_tensor * mix = in.mix_targets ? entropy(in.mix_targets, in.mix_scale, in.mix_rows) : nullptr;
+    ggml_tensor * g = entropy(in.targets, in.scale, in.rows);
+    ggml_tensor * mix =
+        in.mix_targets ? entropy(in.mix_targets, in.mix_scale, in.mix_rows) : nullptr;
     if (!autograd) {
         return;
     }
@@ -136,7 +156,8 @@ ggml_tensor * append_loss(
 ) {
     const int64_t N    = head.x->ne[1];
     const int64_t each = chunk_columns(head.weight->weight->ne[1], N);
-    ggml_tensor * dx   = autograd ? ggml_new_tensor_2d(ops.ctx(), GGML_TYPE_F32, head.x->ne[0], N) : nullptr;
+    ggml_tensor * dx =
+        autograd ? ggml_new_tensor_2d(ops.ctx(), GGML_TYPE_F32, head.x->ne[0], N) : nullptr;
     for (int64_t begin = 0; begin < N; begin += each) {
         const auto chunk = ops.form() == Form::fused ? fused_chunk : portable_chunk;
         chunk(ops, graph, head, in, autograd, dx, begin, std::min(each, N - begin));
@@ -148,13 +169,11 @@ ggml_tensor * append_logits(Ops & ops, ggml_cgraph * graph, const Head & head) {
     ggml_context * ctx    = ops.ctx();
     const int64_t  V      = head.weight->ne[1];
     ggml_tensor *  logits = ops.linear(
-        head.x, {head.weight->weight},
+         head.x, {head.weight->weight},
         head.bias ? std::vector{head.bias->weight} : std::vector<ggml_tensor *>{}
     );
     if (logits->ne[0] != V) {
-        logits = ggml_cont(
-            ctx, ggml_view_2d(ctx, logits, V, logits->ne[1], logits->nb[1], 0)
-        );
+        logits = ggml_cont(ctx, ggml_view_2d(ctx, logits, V, logits->ne[1], logits->nb[1], 0));
     }
     ggml_set_output(logits);
     ggml_build_forward_expand(graph, logits);

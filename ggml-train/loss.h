@@ -11,11 +11,11 @@
 namespace gt {
 
 struct LossInputs {
-    ggml_tensor * labels  = nullptr;  // I32 [N], < 0: ignored
-    ggml_tensor * targets = nullptr;  // I32 [1, N]: labels, 0 where ignored
-    ggml_tensor * mask    = nullptr;  // F32 [1, N]: 0 where ignored, else 1
-    ggml_tensor * scale   = nullptr;  // F32 scalar: what the gradients are multiplied with
-    ggml_tensor * rows    = nullptr;  // F32 [N], written: the loss of each column
+    ggml_tensor * labels    = nullptr;  // I32 [N], < 0: ignored
+    ggml_tensor * targets   = nullptr;  // I32 [1, N]: labels, 0 where ignored
+    ggml_tensor * mask      = nullptr;  // F32 [1, N]: 0 where ignored, else 1
+    ggml_tensor * scale     = nullptr;  // F32 scalar: what the gradients are multiplied with
+    ggml_tensor * rows      = nullptr;  // F32 [N], written: the loss of each column
     float         smoothing = 0.0f;
 
     // Mixup: a second label for each column, with a scale and a loss of its own; or all null.

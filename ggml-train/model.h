@@ -44,9 +44,10 @@ public:
     virtual std::vector<Param> & params()         = 0;
     virtual int                  n_blocks() const = 0;
 
-    virtual ggml_tensor * embed(Ops & ops, const Inputs & in)                          = 0;  // [C, T*B]
-    virtual ggml_tensor * block(Ops & ops, const Inputs & in, int i, ggml_tensor * x) = 0;  // [C, T*B]
-    virtual Head          head(Ops & ops, const Inputs & in, ggml_tensor * x)         = 0;
+    virtual ggml_tensor * embed(Ops & ops, const Inputs & in) = 0;  // [C, T*B]
+    virtual ggml_tensor *
+                 block(Ops & ops, const Inputs & in, int i, ggml_tensor * x) = 0;  // [C, T*B]
+    virtual Head head(Ops & ops, const Inputs & in, ggml_tensor * x)         = 0;
 };
 
 }  // namespace gt

@@ -76,8 +76,8 @@ ggml_tensor * Ops::gelu(ggml_tensor * x, GeluKind kind) {
     // x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3)
     ggml_tensor * x3 = ggml_mul(ctx_, ggml_sqr(ctx_, x), x);
     ggml_tensor * u  = ggml_scale(
-        ctx_, ggml_add(ctx_, x, ggml_scale(ctx_, x3, 0.044715f)), 0.79788456080286535588f
-    );
+         ctx_, ggml_add(ctx_, x, ggml_scale(ctx_, x3, 0.044715f)), 0.79788456080286535588f
+     );
     ggml_tensor * half = ggml_scale(ctx_, x, 0.5f);
     return ggml_add(ctx_, half, ggml_mul(ctx_, half, ggml_tanh(ctx_, u)));
 }
@@ -89,9 +89,8 @@ ggml_tensor * Ops::swiglu(ggml_tensor * gate, ggml_tensor * up) {
     return ggml_mul(ctx_, ggml_silu(ctx_, gate), up);
 }
 
-ggml_tensor * Ops::rope(
-    ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base
-) {
+ggml_tensor *
+Ops::rope(ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base) {
     if (form_ == Form::fused) {
         const FusedParams params = {
             .i = {as_int(T), as_int(n_heads), as_int(n_rot), as_int(D), 0}, .f = {freq_base}};
@@ -99,12 +98,15 @@ ggml_tensor * Ops::rope(
     }
     const int64_t B    = ggml_nrows(x) / T;
     ggml_tensor * t    = ggml_arange(ctx_, 0.0f, static_cast<float>(T), 1.0f);
-    ggml_tensor * pos  = ggml_cast(ctx_, t, GGML_TYPE_I32);                // [T]
-    ggml_tensor * head = ggml_reshape_4d(ctx_, x, D, n_heads, T, B);       // [D, heads, T, B]
+    ggml_tensor * pos  = ggml_cast(ctx_, t, GGML_TYPE_I32);           // [T]
+    ggml_tensor * head = ggml_reshape_4d(ctx_, x, D, n_heads, T, B);  // [D, heads, T, B]
     auto          part = [&](int64_t first, int64_t n) {
-        return ggml_cont(ctx_, ggml_view_4d(
-            ctx_, head, D, n, T, B, head->nb[1], head->nb[2], head->nb[3], first * head->nb[1]
-        ));
+        return ggml_cont(
+                     ctx_,
+                     ggml_view_4d(
+                         ctx_, head, D, n, T, B, head->nb[1], head->nb[2], head->nb[3], first * head->nb[1]
+                     )
+                 );
     };
     ggml_tensor * turned = ggml_rope_ext(
         ctx_, part(0, n_rot), pos, nullptr, as_int(D), GGML_ROPE_TYPE_NORMAL, 0, freq_base, 1.0f,
@@ -131,11 +133,13 @@ ggml_tensor * Ops::attention_portable(ggml_tensor * qkv, const AttentionShape & 
     ggml_tensor * all  = ggml_reshape_4d(ctx_, qkv, s.D, s.H + 2 * s.Hkv, s.T, B);
     auto          part = [&](int64_t first, int64_t n) {
         return ggml_view_4d(
-            ctx_, all, s.D, n, s.T, B, all->nb[1], all->nb[2], all->nb[3], first * all->nb[1]
-        );  // [D, n, T, B]
+                     ctx_, all, s.D, n, s.T, B, all->nb[1], all->nb[2], all->nb[3], first * all->nb[1]
+                 );  // [D, n, T, B]
     };
-    ggml_tensor * q = ggml_cont(ctx_, ggml_permute(ctx_, part(0, s.H), 0, 2, 1, 3));      // [D, T, H, B]
-    ggml_tensor * k = ggml_cont(ctx_, ggml_permute(ctx_, part(s.H, s.Hkv), 0, 2, 1, 3));  // [D, T, Hkv, B]
+    ggml_tensor * q =
+        ggml_cont(ctx_, ggml_permute(ctx_, part(0, s.H), 0, 2, 1, 3));  // [D, T, H, B]
+    ggml_tensor * k =
+        ggml_cont(ctx_, ggml_permute(ctx_, part(s.H, s.Hkv), 0, 2, 1, 3));  // [D, T, Hkv, B]
     ggml_tensor * v = ggml_cont(
         ctx_, ggml_permute(ctx_, part(s.H + s.Hkv, s.Hkv), 1, 2, 0, 3)
     );  // [T, D, Hkv, B]
@@ -151,9 +155,8 @@ ggml_tensor * Ops::attention_portable(ggml_tensor * qkv, const AttentionShape & 
     return ggml_reshape_2d(ctx_, o, s.D * s.H, s.T * B);
 }
 
-ggml_tensor * Ops::embedding(
-    ggml_tensor * table, ggml_tensor * ids, ggml_tensor * positions, int64_t T
-) {
+ggml_tensor *
+Ops::embedding(ggml_tensor * table, ggml_tensor * ids, ggml_tensor * positions, int64_t T) {
     const int64_t C = table->ne[0];
     const int64_t N = ids->ne[0];
     if (form_ == Form::fused) {

@@ -16,10 +16,10 @@ enum class Form { portable, fused };
 enum class GeluKind { tanh, erf };
 
 struct AttentionShape {
-    int64_t T = 0;       // tokens per sample
-    int64_t H = 0;       // query heads
-    int64_t Hkv = 0;     // key and value heads; H is a multiple of it
-    int64_t D = 0;       // head size
+    int64_t T      = 0;  // tokens per sample
+    int64_t H      = 0;  // query heads
+    int64_t Hkv    = 0;  // key and value heads; H is a multiple of it
+    int64_t D      = 0;  // head size
     bool    causal = true;
 };
 
@@ -45,17 +45,15 @@ public:
     ggml_tensor * swiglu(ggml_tensor * gate, ggml_tensor * up);
 
     // Rotates the first n_rot of n_heads heads of each token by its place in the sample.
-    ggml_tensor * rope(
-        ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base
-    );
+    ggml_tensor *
+    rope(ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base);
 
     // qkv [(H + 2 Hkv) D, T*B] -> [H D, T*B].
     ggml_tensor * attention(ggml_tensor * qkv, const AttentionShape & shape);
 
     // Rows of `table` [C, V] by `ids` I32 [T*B], plus row t of `positions` [C, >= T] if given.
-    ggml_tensor * embedding(
-        ggml_tensor * table, ggml_tensor * ids, ggml_tensor * positions, int64_t T
-    );
+    ggml_tensor *
+    embedding(ggml_tensor * table, ggml_tensor * ids, ggml_tensor * positions, int64_t T);
 
     // images [W, H, channels, B], kernel [P, P, channels, C] -> [C, patches * B].
     ggml_tensor * patch_embedding(ggml_tensor * images, ggml_tensor * kernel, ggml_tensor * bias);
@@ -71,8 +69,8 @@ private:
     ggml_tensor * attention_portable(ggml_tensor * qkv, const AttentionShape & shape);
     ggml_tensor * leaf(int64_t ne0, int64_t ne1 = 1);
 
-    ggml_context *                           ctx_;
-    Form                                     form_;
+    ggml_context *                          ctx_;
+    Form                                    form_;
     std::unordered_set<const ggml_tensor *> kept_;
 };
 

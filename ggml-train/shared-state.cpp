@@ -5,15 +5,21 @@
 
 namespace gt {
 
-SharedState::SharedState(const std::vector<ParamView> & params, Optimizer & optimizer, Workers & workers)
+SharedState::SharedState(
+    const std::vector<ParamView> & params, Optimizer & optimizer, Workers & workers
+)
     : workers_(workers) {
     for (const ParamView & param : params) {
-        pieces_.push_back({reinterpret_cast<uint8_t *>(param.weight.data()), param.weight.size_bytes()});
+        pieces_.push_back(
+            {reinterpret_cast<uint8_t *>(param.weight.data()), param.weight.size_bytes()}
+        );
     }
     const OptimizerState state = optimizer.state();
     for (const StateTensor & tensor : state.tensors) {
         if (tensor.shared) {
-            pieces_.push_back({reinterpret_cast<uint8_t *>(tensor.values.data()), tensor.values.size_bytes()});
+            pieces_.push_back(
+                {reinterpret_cast<uint8_t *>(tensor.values.data()), tensor.values.size_bytes()}
+            );
         }
     }
     for (const StateCounter & counter : state.counters) {
@@ -31,7 +37,8 @@ size_t SharedState::bytes() const {
     return n;
 }
 
-void SharedState::visit(size_t begin, size_t end, const std::function<void(uint8_t *, size_t)> & fn) const {
+void SharedState::visit(size_t begin, size_t end, const std::function<void(uint8_t *, size_t)> & fn)
+    const {
     size_t at = 0;
     for (const auto & piece : pieces_) {
         const size_t from = std::max(begin, at), to = std::min(end, at + piece.size());
@@ -54,7 +61,8 @@ void SharedState::set_part(int i, int n, std::span<const uint8_t> given) {
     const size_t begin = bytes() * i / n, end = bytes() * (i + 1) / n;
     if (given.size() != end - begin) {
         throw Error(format(
-            "the run's checkpoint has %zu bytes in part %d where this model has %zu: another model or other settings",
+            "the run's checkpoint has %zu bytes in part %d where this model has %zu: another model "
+            "or other settings",
             given.size(), i, end - begin
         ));
     }
@@ -66,7 +74,7 @@ void SharedState::set_part(int i, int n, std::span<const uint8_t> given) {
 
 uint64_t SharedState::digest() const {
     // pieces are cut so that workers have equal shares; the cuts depend on the sizes alone
-    constexpr size_t                     kBlock = 1 << 20;
+    constexpr size_t                      kBlock = 1 << 20;
     std::vector<std::span<const uint8_t>> blocks;
     for (const auto & piece : pieces_) {
         for (size_t at = 0; at < piece.size(); at += kBlock) {
@@ -79,7 +87,9 @@ uint64_t SharedState::digest() const {
             digests[i] = digest64(blocks[i], i);
         }
     });
-    const uint64_t all = digest64({reinterpret_cast<const uint8_t *>(digests.data()), digests.size() * sizeof(uint64_t)});
+    const uint64_t all = digest64(
+        {reinterpret_cast<const uint8_t *>(digests.data()), digests.size() * sizeof(uint64_t)}
+    );
     return all ? all : 1;
 }
 

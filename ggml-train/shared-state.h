@@ -24,7 +24,8 @@ public:
 
 private:
     size_t bytes() const;
-    void   visit(size_t begin, size_t end, const std::function<void(uint8_t * data, size_t n)> & fn) const;
+    void
+    visit(size_t begin, size_t end, const std::function<void(uint8_t * data, size_t n)> & fn) const;
 
     std::vector<std::span<uint8_t>> pieces_;
     Workers &                       workers_;

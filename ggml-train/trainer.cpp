@@ -7,14 +7,20 @@
 namespace gt {
 
 Trainer::Trainer(
-    StepGraph & graph, Optimizer & optimizer, SharedState & shared, RunPeers & peers, StepSource source,
+    StepGraph &            graph,
+    Optimizer &            optimizer,
+    SharedState &          shared,
+    RunPeers &             peers,
+    StepSource             source,
     const TrainerOptions & options
 )
-    : graph_(graph), optimizer_(optimizer), shared_(shared), peers_(peers), source_(std::move(source)),
-      options_(options) {}
+    : graph_(graph), optimizer_(optimizer), shared_(shared), peers_(peers),
+      source_(std::move(source)), options_(options) {}
 
 static int64_t n_labels(const Batch & batch) {
-    return std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l >= 0; });
+    return std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) {
+        return l >= 0;
+    });
 }
 
 // What gradients are multiplied with so that their norm is at most `clip`.
@@ -35,9 +41,10 @@ StepResult Trainer::train() {
         collect(result);
     }
     // gradient in, message out, on its way
-    result.step   = step_;
-    result.lr     = source_.lr(step_);
-    Bytes message = optimizer_.prepare(step_, result.lr, clip_scale(result.grad_norm, options_.clip));
+    result.step = step_;
+    result.lr   = source_.lr(step_);
+    Bytes message =
+        optimizer_.prepare(step_, result.lr, clip_scale(result.grad_norm, options_.clip));
     result.n_sent = message.size();
     peers_.publish(step_, static_cast<uint64_t>(result.n_samples), std::move(message));
     in_flight_.push_back(step_++);
@@ -58,12 +65,16 @@ StepResult Trainer::gradient() {
     const double counted = static_cast<double>(n_labels(batch));
     double       loss    = 0.0;
     for (int64_t i = 0; i < n_micro; ++i) {
-        loss += graph_.run(batch.part(i * each, (i + 1) * each), static_cast<float>(1.0 / counted), i == 0);
+        loss += graph_.run(
+            batch.part(i * each, (i + 1) * each), static_cast<float>(1.0 / counted), i == 0
+        );
     }
-    StepResult result{.loss = loss / counted, .n_samples = batch.n_samples, .grad_norm = source_.grad_norm()};
+    StepResult result{
+        .loss = loss / counted, .n_samples = batch.n_samples, .grad_norm = source_.grad_norm()};
     if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
         throw Error(format(
-            "step %llu: the loss is %g, the gradient's norm %g; start over (--fresh) with a lower --lr or a "
+            "step %llu: the loss is %g, the gradient's norm %g; start over (--fresh) with a lower "
+            "--lr or a "
             "longer --warmup, or train on from what export makes of the last checkpoint",
             static_cast<unsigned long long>(step_ + 1), result.loss, result.grad_norm
         ));
@@ -84,7 +95,9 @@ void Trainer::finish(Round round, StepResult & result) {
     if (!round.has_mine) {
         optimizer_.take_back(round.mine);  // too late: nothing is lost
     }
-    std::erase_if(in_flight_, [&](uint64_t step) { return step <= round.round || (!round.has_mine && step == round.mine); });
+    std::erase_if(in_flight_, [&](uint64_t step) {
+        return step <= round.round || (!round.has_mine && step == round.mine);
+    });
     if (round.drop_residual) {
         for (const StateTensor & tensor : optimizer_.state().tensors) {
             if (!tensor.shared) {
@@ -109,11 +122,12 @@ void Trainer::finish(Round round, StepResult & result) {
         peers_.put_part(round.round, part, shared_.part(part, round.n_parts));
     }
     if (!round.messages.empty()) {
-        peers_.report({
-            .round        = round.round,
-            .state_digest = shared_.digest(),
-            .loss         = result.loss,
-            .waited_s     = result.waited});
+        peers_.report(
+            {.round        = round.round,
+             .state_digest = shared_.digest(),
+             .loss         = result.loss,
+             .waited_s     = result.waited}
+        );
     }
 }
 

@@ -29,17 +29,21 @@ struct StepResult {
     int64_t  n_samples = 0;    // in it
     double   grad_norm = 0.0;  // before clipping
     float    lr        = 0.0f;
-    size_t   n_sent    = 0;    // bytes of our message
-    int      n_hosts   = 1;    // whose messages counted
-    int      n_missing = 0;    // members whose message did not
-    double   waited    = 0.0;  // seconds spent waiting for other hosts
-    bool     validate  = true; // validation after this step is ours
+    size_t   n_sent    = 0;     // bytes of our message
+    int      n_hosts   = 1;     // whose messages counted
+    int      n_missing = 0;     // members whose message did not
+    double   waited    = 0.0;   // seconds spent waiting for other hosts
+    bool     validate  = true;  // validation after this step is ours
 };
 
 class Trainer {
 public:
     Trainer(
-        StepGraph & graph, Optimizer & optimizer, SharedState & shared, RunPeers & peers, StepSource source,
+        StepGraph &            graph,
+        Optimizer &            optimizer,
+        SharedState &          shared,
+        RunPeers &             peers,
+        StepSource             source,
         const TrainerOptions & options
     );
 

@@ -65,14 +65,15 @@ std::vector<ParamView> Weights::views() {
     for (const Param & param : params_) {
         const size_t n    = n_elements(param);
         const int    last = ggml_n_dims(param.weight) - 1;
-        views.push_back({
-            .name      = param.name,
-            .ne        = param.ne,
-            .kind      = param.kind,
-            .row_begin = 0,
-            .row_end   = param.ne[last],
-            .weight    = {static_cast<float *>(param.weight->data), n},
-            .grad      = {static_cast<float *>(param.grad->data), n}});
+        views.push_back(
+            {.name      = param.name,
+             .ne        = param.ne,
+             .kind      = param.kind,
+             .row_begin = 0,
+             .row_end   = param.ne[last],
+             .weight    = {static_cast<float *>(param.weight->data), n},
+             .grad      = {static_cast<float *>(param.grad->data), n}}
+        );
     }
     return views;
 }

@@ -24,8 +24,8 @@ add_branch(Ops & ops, const Inputs & in, int branch, ggml_tensor * x, ggml_tenso
     ggml_tensor *  factor = ggml_cont(  // [1, 1, B]
         ctx, ggml_view_3d(ctx, in.depth, 1, 1, in.B, size, in.depth->nb[1], branch * size)
     );
-    y = ggml_reshape_3d(ctx, y, y->ne[0], y->ne[1] / in.B, in.B);  // [C, T, B]
-    y = ggml_mul(ctx, y, factor);
+    y                     = ggml_reshape_3d(ctx, y, y->ne[0], y->ne[1] / in.B, in.B);  // [C, T, B]
+    y                     = ggml_mul(ctx, y, factor);
     return ggml_add(ctx, ggml_reshape_2d(ctx, y, x->ne[0], x->ne[1]), x);  // [C, T*B]
 }
 
@@ -39,9 +39,9 @@ ggml_tensor * Vit::block(Ops & ops, const Inputs & in, int i, ggml_tensor * x) {
     };
     ggml_tensor * h = layer_norm(ops, x, at + "ln1");  // [C, T*B]
     h               = ops.linear(
-        h, {w(at + "attn_q.weight"), w(at + "attn_k.weight"), w(at + "attn_v.weight")},
-        {w(at + "attn_q.bias"), w(at + "attn_k.bias"), w(at + "attn_v.bias")}
-    );                                                                    // [3C, T*B]
+                      h, {w(at + "attn_q.weight"), w(at + "attn_k.weight"), w(at + "attn_v.weight")},
+                      {w(at + "attn_q.bias"), w(at + "attn_k.bias"), w(at + "attn_v.bias")}
+                  );                                                      // [3C, T*B]
     h = ops.attention(h, attention_shape(config_.n_positions(), false));  // [C, T*B]
     x = add(h, "attn_out", 2 * i);                                        // [C, T*B]
 

@@ -5,11 +5,10 @@
 #include "optim/optim.h"
 #include "tests/golden.h"
 
-#include <gguf.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <gguf.h>
 
 namespace gt {
 
@@ -81,14 +80,14 @@ public:
             model_->weights().set(param, golden.values<float>("init/" + param.name));
         }
         const bool images = config_.arch == "vit";
-        B_ = golden.tensor(images ? "labels" : "tokens")->ne[images ? 0 : 1];
-        T_ = images ? config_.n_positions() : golden.tensor("tokens")->ne[0] - 1;
-        options_ = {
-            .B          = B_,
-            .T          = T_,
-            .image_size = config_.image_size,
-            .channels   = config_.channels,
-            .form       = form};
+        B_                = golden.tensor(images ? "labels" : "tokens")->ne[images ? 0 : 1];
+        T_                = images ? config_.n_positions() : golden.tensor("tokens")->ne[0] - 1;
+        options_          = {
+                     .B          = B_,
+                     .T          = T_,
+                     .image_size = config_.image_size,
+                     .channels   = config_.channels,
+                     .form       = form};
     }
 
     void check() {
@@ -108,13 +107,14 @@ public:
         }
         Workers      workers(2);
         OptimOptions optim{.replicator = "none", .rule = "adamw"};
-        optim.beta1        = golden_.number("golden.beta1");
-        optim.beta2        = golden_.number("golden.beta2");
-        optim.eps          = golden_.number("golden.eps");
-        optim.weight_decay = golden_.number("golden.weight_decay");
+        optim.beta1           = golden_.number("golden.beta1");
+        optim.beta2           = golden_.number("golden.beta2");
+        optim.eps             = golden_.number("golden.eps");
+        optim.weight_decay    = golden_.number("golden.weight_decay");
         const auto  optimizer = make_optimizer(optim, views, workers);
         const float lr = golden_.number("golden.lr"), clip = golden_.number("golden.grad_clip");
-        const auto  losses = golden_.values<float>("loss"), norms = golden_.values<float>("gradnorm");
+        const auto  losses = golden_.values<float>("loss"),
+                   norms   = golden_.values<float>("gradnorm");
 
         for (size_t step = 0; step < losses.size(); ++step) {
             const Batch  batch = batch_of(step);
@@ -149,7 +149,8 @@ private:
         return config;
     }
 
-    static ParamView host_view(const Param & param, std::span<float> weight, std::span<float> grad) {
+    static ParamView
+    host_view(const Param & param, std::span<float> weight, std::span<float> grad) {
         int64_t rows = 1;
         for (int64_t n : param.ne) {
             rows = n > 1 ? n : rows;  // the last size that is not 1
@@ -209,8 +210,10 @@ private:
         float moved = 0.0f;
         for (const Param & param : model_->params()) {
             moved = std::max(
-                moved, difference(golden_.values<float>("final/" + param.name),
-                                  golden_.values<float>("init/" + param.name))
+                moved, difference(
+                           golden_.values<float>("final/" + param.name),
+                           golden_.values<float>("init/" + param.name)
+                       )
             );
         }
         for (size_t i = 0; i < weights.size(); ++i) {
@@ -235,8 +238,9 @@ private:
 }  // namespace
 
 std::vector<GoldenResult> golden_model(const std::string & path) {
-    const Golden              golden(path);
-    const std::string         kind = gguf_get_val_str(golden.gguf.get(), gguf_find_key(golden.gguf.get(), "golden.kind"));
+    const Golden      golden(path);
+    const std::string kind =
+        gguf_get_val_str(golden.gguf.get(), gguf_find_key(golden.gguf.get(), "golden.kind"));
     std::vector<GoldenResult> results;
     const struct {
         const char * name;

@@ -3,12 +3,11 @@
 // miss and on a kind it does not know.
 #include "tests/golden.h"
 
-#include <gguf.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <gguf.h>
 
 using namespace gt;
 
@@ -35,7 +34,7 @@ static std::vector<GoldenResult> check(const std::string & path) {
 }
 
 int main() {
-    const char *             given = std::getenv("GT_GOLDEN_DIR");
+    const char *             given  = std::getenv("GT_GOLDEN_DIR");
     const std::string        folder = given ? given : GT_SOURCE_DIR "/tests/golden";
     std::vector<std::string> paths;
     for (const auto & entry : std::filesystem::directory_iterator(folder)) {

@@ -16,11 +16,16 @@ public:
 
     // args: F32 parameters of these shapes with random values. ids: I32 inputs, appended to them.
     OpCheck(
-        const std::string & device, int n_threads, Form form,
-        std::vector<std::array<int64_t, 4>> shapes, std::vector<std::vector<int32_t>> ids,
-        const Build & build, Recompute recompute = Recompute::cheap
+        const std::string &                 device,
+        int                                 n_threads,
+        Form                                form,
+        std::vector<std::array<int64_t, 4>> shapes,
+        std::vector<std::vector<int32_t>>   ids,
+        const Build &                       build,
+        Recompute                           recompute = Recompute::cheap
     )
-        : backend_(device, n_threads), ctx_(make_context(64)), graph_ctx_(make_context(4096, 2048)) {
+        : backend_(device, n_threads), ctx_(make_context(64)),
+          graph_ctx_(make_context(4096, 2048)) {
         for (auto ne : shapes) {
             std::replace(ne.begin(), ne.end(), int64_t{0}, int64_t{1});  // trailing sizes not given
             Param param{.ne = ne};
@@ -75,7 +80,7 @@ public:
             }
         }
         backend_.compute(graph_);
-        const std::vector<float> y = get(y_);
+        const std::vector<float> y    = get(y_);
         double                   loss = 0.0;
         for (size_t i = 0; i < y.size(); ++i) {
             loss += static_cast<double>(y[i]) * seeds_[i];
@@ -102,9 +107,11 @@ public:
             const size_t n      = values_[i].size();
             const size_t stride = std::max<size_t>(1, n / 23);
             for (size_t k = i % stride; k < n; k += stride) {
-                const float value  = values_[i][k];
+                const float value   = values_[i][k];
                 const auto  loss_at = [&](float x) {
-                    ggml_backend_tensor_set(params_[i].weight, &x, k * sizeof(float), sizeof(float));
+                    ggml_backend_tensor_set(
+                         params_[i].weight, &x, k * sizeof(float), sizeof(float)
+                     );
                     return run();
                 };
                 const double slope = (loss_at(value + eps) - loss_at(value - eps)) / (2.0 * eps);
@@ -139,10 +146,10 @@ private:
     std::vector<Param>              params_;
     std::vector<std::vector<float>> values_;
     std::vector<float>              seeds_;
-    ggml_tensor *                   y_ = nullptr, *seed_ = nullptr, *beta_ = nullptr, *one_ = nullptr;
-    ggml_cgraph *                   graph_ = nullptr;
-    ggml_backend_buffer_ptr         buffer_;
-    ggml_gallocr_ptr                plan_;
+    ggml_tensor *           y_ = nullptr, *seed_ = nullptr, *beta_ = nullptr, *one_ = nullptr;
+    ggml_cgraph *           graph_ = nullptr;
+    ggml_backend_buffer_ptr buffer_;
+    ggml_gallocr_ptr        plan_;
 };
 
 }  // namespace gt

@@ -54,7 +54,14 @@ TEST_CASE("workers_cover_every_index_once") {
 
 TEST_CASE("workers_pass_on_an_exception") {
     Workers workers(2);
-    CHECK_THROWS_AS(workers.run([](int i, int) { if (i == 1) { throw Error("worker"); } }), Error);
+    CHECK_THROWS_AS(
+        workers.run([](int i, int) {
+            if (i == 1) {
+                throw Error("worker");
+            }
+        }),
+        Error
+    );
     std::atomic<int> n = 0;
     workers.run([&](int, int) { ++n; });
     CHECK(n == 2);

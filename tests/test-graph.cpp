@@ -22,7 +22,7 @@ ModelConfig small(const std::string & arch, int64_t V = 67) {
     c.n_ctx     = 19;
     c.tied      = arch != "llama";
     if (V > 1000) {  // a vocabulary so large that logits are computed in chunks
-        c.n_embd = 16;
+        c.n_embd  = 16;
         c.n_layer = 1;
     }
     if (arch == "vit") {
@@ -82,12 +82,15 @@ Batch some_batch(const ModelConfig & c, int64_t B, int64_t T) {
     }
     for (int64_t i = 0; i < B * T; ++i) {
         batch.tokens.push_back(static_cast<int32_t>(random_bits(8, i) % c.n_vocab));
-        batch.labels.push_back(i % 5 == 3 ? -1 : static_cast<int32_t>(random_bits(9, i) % c.n_vocab));
+        batch.labels.push_back(
+            i % 5 == 3 ? -1 : static_cast<int32_t>(random_bits(9, i) % c.n_vocab)
+        );
     }
     return batch;
 }
 
-double difference(const std::vector<std::vector<float>> & a, const std::vector<std::vector<float>> & b) {
+double
+difference(const std::vector<std::vector<float>> & a, const std::vector<std::vector<float>> & b) {
     double worst = 0.0, largest = 0.0;
     for (size_t i = 0; i < a.size(); ++i) {
         for (size_t k = 0; k < a[i].size(); ++k) {
@@ -133,7 +136,7 @@ TEST_CASE("model_gradients_match_central_differences") {
         const Batch       batch = some_batch(c, 2, 17);
         StepGraph         graph(s.backend, *s.model, s.options);
         graph.run(batch);
-        const auto grads = s.grads();
+        const auto grads   = s.grads();
         double     largest = 0.0;
         for (const auto & g : grads) {
             for (float x : g) {
@@ -163,9 +166,9 @@ TEST_CASE("recomputing_whole_blocks_changes_no_bit_and_takes_less_memory") {
         INFO(arch);
         ModelConfig c = small(arch);
         c.n_layer     = 5;
-        Setup       a(c, Form::fused), b(c, Form::fused);
+        Setup a(c, Form::fused), b(c, Form::fused);
         b.options.recompute = Recompute::all;
-        const Batch batch = some_batch(c, 2, 17);
+        const Batch batch   = some_batch(c, 2, 17);
         StepGraph   ga(a.backend, *a.model, a.options), gb(b.backend, *b.model, b.options);
         CHECK(ga.run(batch) == gb.run(batch));
         CHECK(a.grads() == b.grads());

@@ -22,48 +22,85 @@ std::vector<int32_t> some_ids(size_t n, int32_t V) {
     return ids;
 }
 
-ggml_tensor * causal(Ops & ops, ggml_tensor * qkv, int64_t T, int64_t H, int64_t Hkv, int64_t D, bool causal) {
+ggml_tensor *
+causal(Ops & ops, ggml_tensor * qkv, int64_t T, int64_t H, int64_t Hkv, int64_t D, bool causal) {
     return ops.attention(qkv, {.T = T, .H = H, .Hkv = Hkv, .D = D, .causal = causal});
 }
 
 const std::vector<Case> & cases() {
-    using Args = std::vector<ggml_tensor *>;
+    using Args                          = std::vector<ggml_tensor *>;
     static const std::vector<Case> list = {
-        {"linear", {{40, 17}, {40, 67}, {67}}, {},
+        {"linear",
+         {{40, 17}, {40, 67}, {67}},
+         {},
          [](Ops & o, const Args & a) { return o.linear(a[0], {a[1]}, {a[2]}); }},
-        {"linear without bias, with residual", {{16, 5}, {16, 24}, {24, 5}}, {},
+        {"linear without bias, with residual",
+         {{16, 5}, {16, 24}, {24, 5}},
+         {},
          [](Ops & o, const Args & a) { return o.linear(a[0], {a[1]}, {}, a[2]); }},
-        {"linear of three weights", {{13, 7}, {13, 12}, {13, 4}, {13, 6}, {12}, {4}, {6}}, {},
-         [](Ops & o, const Args & a) { return o.linear(a[0], {a[1], a[2], a[3]}, {a[4], a[5], a[6]}); }},
-        {"layer norm", {{40, 17}, {40}, {40}}, {},
+        {"linear of three weights",
+         {{13, 7}, {13, 12}, {13, 4}, {13, 6}, {12}, {4}, {6}},
+         {},
+         [](Ops & o, const Args & a) {
+             return o.linear(a[0], {a[1], a[2], a[3]}, {a[4], a[5], a[6]});
+         }},
+        {"layer norm",
+         {{40, 17}, {40}, {40}},
+         {},
          [](Ops & o, const Args & a) { return o.layer_norm(a[0], a[1], a[2], 1e-5f); }},
-        {"rms norm", {{67, 3}, {67}}, {},
+        {"rms norm",
+         {{67, 3}, {67}},
+         {},
          [](Ops & o, const Args & a) { return o.rms_norm(a[0], a[1], 1e-5f); }},
-        {"norm with a residual around it", {{24, 5}, {24}, {24}}, {},
+        {"norm with a residual around it",
+         {{24, 5}, {24}, {24}},
+         {},
          [](Ops & o, const Args & a) {
              ggml_tensor * x = ggml_scale(o.ctx(), a[0], 2.0f);
              return ggml_add(o.ctx(), x, o.layer_norm(x, a[1], a[2], 1e-5f));
          }},
-        {"gelu tanh", {{67, 3}}, {}, [](Ops & o, const Args & a) { return o.gelu(a[0], GeluKind::tanh); }},
-        {"gelu erf", {{67, 3}}, {}, [](Ops & o, const Args & a) { return o.gelu(a[0], GeluKind::erf); }},
-        {"swiglu", {{40, 5}, {40, 5}}, {},
+        {"gelu tanh",
+         {{67, 3}},
+         {},
+         [](Ops & o, const Args & a) { return o.gelu(a[0], GeluKind::tanh); }},
+        {"gelu erf",
+         {{67, 3}},
+         {},
+         [](Ops & o, const Args & a) { return o.gelu(a[0], GeluKind::erf); }},
+        {"swiglu",
+         {{40, 5}, {40, 5}},
+         {},
          [](Ops & o, const Args & a) { return o.swiglu(a[0], a[1]); }},
-        {"rope", {{5 * 8, 34}}, {},
+        {"rope",
+         {{5 * 8, 34}},
+         {},
          [](Ops & o, const Args & a) { return o.rope(a[0], 17, 5, 4, 8, 10000.0f); }},
-        {"causal attention, head size 40", {{3 * 2 * 40, 17}}, {},
+        {"causal attention, head size 40",
+         {{3 * 2 * 40, 17}},
+         {},
          [](Ops & o, const Args & a) { return causal(o, a[0], 17, 2, 2, 40, true); }},
-        {"full attention, two samples", {{3 * 3 * 16, 22}}, {},
+        {"full attention, two samples",
+         {{3 * 3 * 16, 22}},
+         {},
          [](Ops & o, const Args & a) { return causal(o, a[0], 11, 3, 3, 16, false); }},
-        {"grouped heads", {{(6 + 4) * 8, 34}}, {},
+        {"grouped heads",
+         {{(6 + 4) * 8, 34}},
+         {},
          [](Ops & o, const Args & a) { return causal(o, a[0], 17, 6, 2, 8, true); }},
-        {"embedding with positions", {{24, 67}, {24, 19}}, {some_ids(34, 67)},
+        {"embedding with positions",
+         {{24, 67}, {24, 19}},
+         {some_ids(34, 67)},
          [](Ops & o, const Args & a) { return o.embedding(a[0], a[2], a[1], 17); }},
-        {"embedding", {{13, 67}}, {some_ids(5, 67)},
+        {"embedding",
+         {{13, 67}},
+         {some_ids(5, 67)},
          [](Ops & o, const Args & a) { return o.embedding(a[0], a[1], nullptr, 5); }},
-        {"a small mlp", {{24, 5}, {24}, {24}, {24, 40}, {40}, {40, 24}, {24}}, {},
+        {"a small mlp",
+         {{24, 5}, {24}, {24}, {24, 40}, {40}, {40, 24}, {24}},
+         {},
          [](Ops & o, const Args & a) {
              ggml_tensor * h = o.layer_norm(a[0], a[1], a[2], 1e-5f);
-             h = o.gelu(o.linear(h, {a[3]}, {a[4]}), GeluKind::tanh);
+             h               = o.gelu(o.linear(h, {a[3]}, {a[4]}), GeluKind::tanh);
              return o.linear(h, {a[5]}, {a[6]}, a[0]);
          }},
     };
@@ -192,6 +229,7 @@ TEST_CASE("an_op_without_a_rule_is_an_error_that_names_it") {
 TEST_CASE("a_fused_node_is_refused_by_a_device_that_cannot_run_it") {
     const Case & mlp = cases().back();
     CHECK_THROWS_WITH(
-        OpCheck("fake", 1, Form::fused, mlp.shapes, mlp.ids, mlp.build), Catch::Contains("--portable")
+        OpCheck("fake", 1, Form::fused, mlp.shapes, mlp.ids, mlp.build),
+        Catch::Contains("--portable")
     );
 }

@@ -31,7 +31,8 @@ private:
         if (n_asked() > 1) {
             _exit(130);
         }
-        static const char text[] = "\nfinishing this step, then saving; Ctrl+C again leaves at once\n";
+        static const char text[] =
+            "\nfinishing this step, then saving; Ctrl+C again leaves at once\n";
         (void) !write(STDERR_FILENO, text, sizeof(text) - 1);
     }
 };

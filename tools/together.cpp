@@ -16,20 +16,25 @@ static std::string own_name(const std::string & given) {
     return host.substr(0, host.find('.'));
 }
 
-Together::Together(const NodesFlags & flags) : flags_(flags), host_(own_name(flags.name)) {
+// Alone the name is the same on every machine, for the samples depend on it: a run may move.
+Together::Together(const NodesFlags & flags)
+    : flags_(flags), host_(flags.alone() && flags.name.empty() ? "self" : own_name(flags.name)) {
     if (flags.alone()) {
         return;
     }
     hosts_ = flags.join.empty() ? read_hosts(flags.nodes) : parse_invite(flags.join);
     MeetOptions options;
-    options.hub_path    = flags.hub_path.empty() ? "hub-store" : flags.hub_path;
-    options.status_port = flags.status;
-    options.take_over   = flags.take_over;
-    options.up_limit    = static_cast<uint64_t>(flags.up_limit);
+    options.hub_path                    = flags.hub_path.empty() ? "hub-store" : flags.hub_path;
+    options.status_port                 = flags.status;
+    options.take_over                   = flags.take_over;
+    options.up_limit                    = static_cast<uint64_t>(flags.up_limit);
     options.membership.min_hosts        = static_cast<size_t>(flags.min_hosts);
     options.membership.checkpoint_every = flags.checkpoint_every;
-    meeting_ = meet(hosts_, host_, options);
-    std::printf("host     %s, meeting at %s\n", host_.c_str(), hosts_.store.empty() ? hosts_.hub()->address.c_str() : hosts_.store.c_str());
+    meeting_                            = meet(hosts_, host_, options);
+    std::printf(
+        "host     %s, meeting at %s\n", host_.c_str(),
+        hosts_.store.empty() ? hosts_.hub()->address.c_str() : hosts_.store.c_str()
+    );
 }
 
 Together::~Together() = default;
@@ -44,9 +49,12 @@ static Bytes description(const ModelFile & model) {
 }
 
 static ModelFile described(const Bytes & bytes) {
-    gguf_context_ptr keys(gguf_init_from_buffer(bytes.data(), bytes.size(), {.no_alloc = true, .ctx = nullptr}));
+    gguf_context_ptr keys(
+        gguf_init_from_buffer(bytes.data(), bytes.size(), {.no_alloc = true, .ctx = nullptr})
+    );
     if (!keys) {
-        throw Error("the model's description in the store can't be read; was it put there by another version?");
+        throw Error("the model's description in the store can't be read; was it put there by "
+                    "another version?");
     }
     ModelConfig   config = read_config(keys.get(), "the run's model");
     const int64_t tied   = gguf_find_key(keys.get(), "gt.tied");
@@ -68,12 +76,16 @@ ModelFile Together::model(const std::string & path, bool & fresh) {
     std::printf("%s is not here: taking the model from the run\n", path.c_str());
     const auto bytes = fetch_model(meeting_->store(), meeting_->keys(), std::chrono::minutes(10));
     if (!bytes) {
-        throw Error("the run has no model yet: start it on a machine that has the file, with -m " + path);
+        throw Error(
+            "the run has no model yet: start it on a machine that has the file, with -m " + path
+        );
     }
     return described(*bytes);
 }
 
-void Together::agree(Flags & flags, const Flags::Values & run, const ModelFile & model, bool fresh) {
+void Together::agree(
+    Flags & flags, const Flags::Values & run, const ModelFile & model, bool fresh
+) {
     if (alone()) {
         return;
     }
@@ -110,23 +122,24 @@ void Together::agree(Flags & flags, const Flags::Values & run, const ModelFile &
 static DenseCodec dense_codec(const OptimOptions & optim, const std::vector<ParamView> & params) {
     return {
         .n_shards = 8,
-        .split    = [=](uint64_t step, std::span<const uint8_t> message, int n) {
-            return split_shares(optim, params, step, message, n);
-        },
-        .average = [=](std::span<const Message> shards) {
-            std::vector<Bytes>    bytes;
-            std::vector<uint64_t> weights;
-            for (const Message & shard : shards) {
-                bytes.push_back(shard.bytes);
-                weights.push_back(shard.weight);
-            }
-            std::string why;
-            return mean_share(optim, params, bytes, weights, why);
-        },
-        .join = [](std::span<const Bytes> shards) {
-            std::string why;
-            return join_means(shards, why);
-        }};
+        .split    = [=](uint64_t step, std::span<const uint8_t> message,
+                     int n) { return split_shares(optim, params, step, message, n); },
+        .average =
+            [=](std::span<const Message> shards) {
+                std::vector<Bytes>    bytes;
+                std::vector<uint64_t> weights;
+                for (const Message & shard : shards) {
+                    bytes.push_back(shard.bytes);
+                    weights.push_back(shard.weight);
+                }
+                std::string why;
+                return mean_share(optim, params, bytes, weights, why);
+            },
+        .join =
+            [](std::span<const Bytes> shards) {
+                std::string why;
+                return join_means(shards, why);
+            }};
 }
 
 RunPeers & Together::peers(const OptimOptions & optim, const std::vector<ParamView> & params) {

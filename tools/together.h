@@ -14,7 +14,7 @@ struct NodesFlags {
     int64_t     up_limit = 0;
     int         status = -1, min_hosts = 1;
     uint64_t    checkpoint_every = 100;
-    bool        take_over = false;
+    bool        take_over        = false;
 
     template <class Visit>
     void visit(Visit && visit) {
@@ -26,7 +26,9 @@ struct NodesFlags {
         visit("checkpoint-every", checkpoint_every, "rounds between shared checkpoints");
         visit("status", status, "if the hub is here: port of its page on 127.0.0.1; -1: none");
         visit("hub-path", hub_path, "if the hub is here: its folder; default: hub-store");
-        visit("take-over", take_over, "this host orders rounds from now on (its predecessor is gone)");
+        visit(
+            "take-over", take_over, "this host orders rounds from now on (its predecessor is gone)"
+        );
     }
 
     bool alone() const { return nodes.empty() && join.empty(); }
@@ -40,7 +42,7 @@ public:
 
     bool                alone() const { return !meeting_; }
     const std::string & host() const { return host_; }
-    const HostLine *    line() const { return hosts_.find(host_); }  // of hosts.txt; null: not in it
+    const HostLine * line() const { return hosts_.find(host_); }  // of hosts.txt; null: not in it
 
     // The model of the run: `path` if that file is there (and offered to others), else the
     // description that another host has put into the store, without weights: `fresh` is false then.

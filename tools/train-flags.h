@@ -14,17 +14,17 @@ struct TrainFlags {
     std::string data;
     std::string out;
 
-    int64_t  batch = 0, micro = 0, context = 0, steps = 0, tokens = 0;
-    double   hours     = 0.0;
-    uint64_t seed      = 1;
-    float    clip      = 1.0f;
-    float    smoothing = 0.0f;
+    int64_t      batch = 0, micro = 0, context = 0, steps = 0, tokens = 0;
+    double       hours     = 0.0;
+    uint64_t     seed      = 1;
+    float        clip      = 1.0f;
+    float        smoothing = 0.0f;
     Schedule     schedule{.lr = 0.0f};
     OptimOptions optim{.replicator = "auto"};
 
     int64_t     eval_every = 0, eval_batches = 16, save_every = 0, keep = 3, log_every = 10;
-    int         threads = 0;
-    std::string device  = "cpu";
+    int         threads  = 0;
+    std::string device   = "cpu";
     bool        portable = false, recompute = false, fresh = false;
     std::string export_to, export_type = "f32";
 
@@ -33,7 +33,9 @@ struct TrainFlags {
     void visit_run(Visit && visit) {
         visit("batch", batch, "samples per step and host; 0: about 8192 tokens");
         visit("context", context, "tokens per sample; 0: as the model was made for");
-        visit("steps", steps, "weight updates; 0: see --tokens, --hours, else by model and data size");
+        visit(
+            "steps", steps, "weight updates; 0: see --tokens, --hours, else by model and data size"
+        );
         visit("tokens", tokens, "train on so many tokens instead of --steps");
         visit("hours", hours, "train for about so long instead of --steps");
         schedule.visit(visit);
@@ -45,13 +47,18 @@ struct TrainFlags {
 
     template <class Visit>
     void visit_optim(Visit && visit) {
-        visit("replicator", optim.replicator, "what hosts tell one another: auto (alone: none), " + names(replicator_names()));
+        visit(
+            "replicator", optim.replicator,
+            "what hosts tell one another: auto (alone: none), " + names(replicator_names())
+        );
         visit("rule", optim.rule, "how weights follow: auto, " + names(rule_names()));
         visit("weight-decay", optim.weight_decay, "of matrices and embeddings");
         visit("beta1", optim.beta1, "adamw: memory of the gradient");
         visit("beta2", optim.beta2, "adamw: memory of its square");
         visit("wire", optim.wire, "numbers on the wire: auto, " + names(wire_names()));
-        visit("chunk", optim.chunk, "demo: chunk of a matrix (64x64), or of the flat tensor (4096)");
+        visit(
+            "chunk", optim.chunk, "demo: chunk of a matrix (64x64), or of the flat tensor (4096)"
+        );
         visit("top-k", optim.top_k, "demo: coefficients sent per chunk");
         visit("rate", optim.rate, "random, striding, slicing: share of the rows sent");
         visit("momentum-decay", optim.decay, "of the momentum that stays");

@@ -19,11 +19,11 @@ namespace fs = std::filesystem;
 namespace {
 
 struct GptFlags : TrainFlags {
-    std::string     prompt = "\n";
-    int64_t         sample_every = 0, sample_tokens = 200;
-    float           temperature = 0.8f;
-    PrepareOptions  prepare;
-    NodesFlags      together;
+    std::string    prompt       = "\n";
+    int64_t        sample_every = 0, sample_tokens = 200;
+    float          temperature = 0.8f;
+    PrepareOptions prepare;
+    NodesFlags     together;
 
     void visit(Flags & visit) {
         visit.group("What to train, on what");
@@ -83,12 +83,14 @@ int train_gpt(GptFlags & f, Flags & flags) {
     task.T = f.context = f.context ? f.context : task.model.config.n_ctx;
     if (task.T > task.model.config.n_ctx) {
         throw Error(format(
-            "--context %lld: %s was made for at most %lld tokens", static_cast<long long>(task.T), f.model.c_str(),
-            static_cast<long long>(task.model.config.n_ctx)
+            "--context %lld: %s was made for at most %lld tokens", static_cast<long long>(task.T),
+            f.model.c_str(), static_cast<long long>(task.model.config.n_ctx)
         ));
     }
     data.check(task.T, tokenizer.digest(), f.prepare.inputs[0]);
-    choose_defaults(f, task.model.config, task.T, static_cast<int64_t>(data.info().n_train) / task.T);
+    choose_defaults(
+        f, task.model.config, task.T, static_cast<int64_t>(data.info().n_train) / task.T
+    );
     task.n_per_sample = task.T;
     task.train        = [&](uint64_t step, const std::string & host, int64_t begin, int64_t end) {
         return data.train(f.seed, step, host, begin, end, task.T);
@@ -113,7 +115,9 @@ int train_gpt(GptFlags & f, Flags & flags) {
     task.sample_every = f.sample_every;
     task.sample       = [&](std::span<const WeightView> weights) {
         const GenerateOptions options{.n_tokens = f.sample_tokens, .temperature = f.temperature};
-        return generate_from(task.model.config, task.model.keys.get(), weights, f.out, f.prompt, options, f.threads);
+        return generate_from(
+                  task.model.config, task.model.keys.get(), weights, f.out, f.prompt, options, f.threads
+              );
     };
 
     return train_loop(f, flags, task, together, checkpoint);

@@ -42,7 +42,9 @@ static void check_flags(const TrainFlags & f) {
     };
     for (const auto & row : rows) {
         if (!(row.value >= row.least)) {
-            throw UsageError(format("--%s %g: it must be at least %g", row.name, row.value, row.least));
+            throw UsageError(
+                format("--%s %g: it must be at least %g", row.name, row.value, row.least)
+            );
         }
     }
     if (!(f.smoothing < 1.0f)) {
@@ -66,9 +68,12 @@ void choose_defaults(TrainFlags & f, const ModelConfig & config, int64_t T, int6
         // twenty tokens per weight, but no sample more than ten times
         const double wanted = 20.0 * n / static_cast<double>(T);
         const double most   = 10.0 * static_cast<double>(n_samples);
-        f.steps = std::max<int64_t>(100, static_cast<int64_t>(std::min(wanted, most) / static_cast<double>(f.batch)));
+        f.steps             = std::max<int64_t>(
+            100, static_cast<int64_t>(std::min(wanted, most) / static_cast<double>(f.batch))
+        );
     }
-    f.threads = f.threads ? f.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    f.threads =
+        f.threads ? f.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 // Takes the settings that all hosts share, and what follows from them.
@@ -112,7 +117,9 @@ std::string find_run(
     Flags      run_flags("", "", "");
     any.visit_run(run_flags);
     const auto find = [](const Flags::Values & values, const std::string & name) {
-        return std::find_if(values.begin(), values.end(), [&](const auto & v) { return v.first == name; });
+        return std::find_if(values.begin(), values.end(), [&](const auto & v) {
+            return v.first == name;
+        });
     };
     Flags::Values known = run_flags.values();
     known.insert(known.end(), own.begin(), own.end());
@@ -122,11 +129,13 @@ std::string find_run(
             continue;
         }
         // the same command must go on: what said "choose for me" then says so now
-        const std::string given     = find(now, name)->second;
-        const bool        automatic = given == find(known, name)->second && (given == "0" || given == "auto");
+        const std::string given = find(now, name)->second;
+        const bool        automatic =
+            given == find(known, name)->second && (given == "0" || given == "auto");
         if (flags.given(name) && given != value && !automatic) {
             throw Error(format(
-                "the run in %s has --%s %s, not %s; leave the flag away to go on with it, start over "
+                "the run in %s has --%s %s, not %s; leave the flag away to go on with it, start "
+                "over "
                 "with --fresh, or elsewhere with --out",
                 folder.c_str(), name.c_str(), value.c_str(), given.c_str()
             ));
@@ -165,7 +174,10 @@ bool all_numbers(std::span<const float> values) {
 void check_start(const TrainFlags & f, const ModelFile & model) {
     for (const ModelTensor & tensor : model.tensors) {
         if (!all_numbers(tensor.data)) {
-            throw Error(f.model + ": " + tensor.spec.name + " holds values that are no numbers; take another copy");
+            throw Error(
+                f.model + ": " + tensor.spec.name +
+                " holds values that are no numbers; take another copy"
+            );
         }
     }
     const fs::path folder = fs::path(f.export_to).parent_path();
@@ -178,8 +190,9 @@ void check_start(const TrainFlags & f, const ModelFile & model) {
 class RunningTask {
 public:
     RunningTask(TrainFlags & train, const Flags & flags, TrainTask & task, Together & together)
-        : f_(train), flags_(flags), task_(task), lock_(f_.out), backend_(f_.device, f_.threads), workers_(f_.threads),
-          model_(make_model(backend_, task.model.config, true)), together_(together) {
+        : f_(train), flags_(flags), task_(task), lock_(f_.out), backend_(f_.device, f_.threads),
+          workers_(f_.threads), model_(make_model(backend_, task.model.config, true)),
+          together_(together) {
         for (const ModelTensor & tensor : task.model.tensors) {
             model_->weights().set(model_->weights().at(tensor.spec.name), tensor.data);
         }
@@ -203,13 +216,14 @@ public:
         options.goal      = task.evaluate ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
         options.smoothing = 0.0f;
         options.mixup = options.depth = false;
-        eval_             = std::make_unique<StepGraph>(backend_, *model_, options);
-        trainer_ = std::make_unique<Trainer>(
+        eval_                         = std::make_unique<StepGraph>(backend_, *model_, options);
+        trainer_                      = std::make_unique<Trainer>(
             *graph_, *optimizer_, *shared_, *peers_,
             StepSource{
-                .samples   = [this](uint64_t step) { return task_.train(step, peers_->host(), 0, f_.batch); },
-                .lr        = [this](uint64_t step) { return f_.schedule.at(step); },
-                .grad_norm = [this] { return grad_norm(f_.optim, views_, workers_); }},
+                                     .samples   = [this](uint64_t step
+                           ) { return task_.train(step, peers_->host(), 0, f_.batch); },
+                                     .lr        = [this](uint64_t step) { return f_.schedule.at(step); },
+                                     .grad_norm = [this] { return grad_norm(f_.optim, views_, workers_); }},
             TrainerOptions{.clip = f_.clip, .overlap = f_.optim.overlap ? 1u : 0u}
         );
     }
@@ -223,28 +237,34 @@ public:
         }
         trainer_->join(mark_, task_.fresh && checkpoint.empty());
         introduce(!checkpoint.empty());
-        StepLog log(f_.out, trainer_->step(), {.steps = static_cast<uint64_t>(f_.steps), .every = f_.log_every, .unit = task_.unit});
+        StepLog log(
+            f_.out, trainer_->step(),
+            {.steps = static_cast<uint64_t>(f_.steps), .every = f_.log_every, .unit = task_.unit}
+        );
         const Interrupt interrupt;
         while (trainer_->step() < static_cast<uint64_t>(f_.steps) && !interrupt.asked()) {
             const double     waited = task_.waited ? task_.waited() : 0.0;
             const StepResult result = trainer_->train();
             const uint64_t   step   = result.step;
-            log.step({
-                .step      = step + 1,
-                .loss      = static_cast<float>(result.loss),
-                .lr        = result.lr,
-                .grad_norm = static_cast<float>(result.grad_norm),
-                .n_tokens  = static_cast<uint64_t>(f_.batch * task_.n_per_sample),
-                .n_missing = result.n_missing,
-                .waited    = task_.waited ? task_.waited() - waited : 0.0});
+            log.step(
+                {.step      = step + 1,
+                 .loss      = static_cast<float>(result.loss),
+                 .lr        = result.lr,
+                 .grad_norm = static_cast<float>(result.grad_norm),
+                 .n_tokens  = static_cast<uint64_t>(f_.batch * task_.n_per_sample),
+                 .n_missing = result.n_missing,
+                 .waited    = task_.waited ? task_.waited() - waited : 0.0}
+            );
             after_step(log, step + 1, result.validate);
         }
         return finish(log, interrupt.asked());
     }
 
 private:
-    static bool due(int64_t every, uint64_t step) { return every > 0 && step % static_cast<uint64_t>(every) == 0; }
-    bool        at_end() const { return trainer_->step() >= static_cast<uint64_t>(f_.steps); }
+    static bool due(int64_t every, uint64_t step) {
+        return every > 0 && step % static_cast<uint64_t>(every) == 0;
+    }
+    bool at_end() const { return trainer_->step() >= static_cast<uint64_t>(f_.steps); }
 
     // How many steps --hours are: a few gradients are computed and timed, and thrown away.
     void plan_hours() {
@@ -252,10 +272,15 @@ private:
         for (int i = 0; i < 3; ++i) {
             graph_->run(task_.train(i, peers_->host(), 0, f_.batch).part(0, f_.micro));
         }
-        const double each = std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count() / 3 * static_cast<double>(f_.batch / f_.micro);
+        const double each =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count() / 3 *
+            static_cast<double>(f_.batch / f_.micro);
         f_.steps          = std::max<int64_t>(1, static_cast<int64_t>(f_.hours * 3600 / each));
         f_.schedule.steps = f_.steps;
-        std::printf("%.2g hours are about %lld steps of %.2f s\n", f_.hours, static_cast<long long>(f_.steps), each);
+        std::printf(
+            "%.2g hours are about %lld steps of %.2f s\n", f_.hours,
+            static_cast<long long>(f_.steps), each
+        );
     }
 
     void introduce(bool resumed) {
@@ -270,13 +295,23 @@ private:
         }
         f_.schedule.check();
         std::printf(
-            "model    %s\ndata     %s per step, %lld steps\nmemory   weights and gradients %.0f MB, activations %.0f MB\n"
+            "model    %s\ndata     %s per step, %lld steps\nmemory   weights and gradients %.0f "
+            "MB, activations %.0f MB\n"
             "compute  %d threads, %s%s\nrun      %s%s\n",
             describe(model_->config()).c_str(),
-            (count_text(static_cast<double>(f_.batch * task_.n_per_sample)) + " " + task_.unit).c_str(), static_cast<long long>(f_.steps),
-            8e-6 * static_cast<double>(n_params(model_->config())), static_cast<double>(graph_->activation_bytes()) / 1e6, f_.threads,
-            f_.portable ? "portable ops" : "fused ops", f_.recompute ? ", blocks recomputed" : "", f_.out.c_str(),
-            resumed ? format(", going on after step %llu", static_cast<unsigned long long>(trainer_->step())).c_str() : ""
+            (count_text(static_cast<double>(f_.batch * task_.n_per_sample)) + " " + task_.unit)
+                .c_str(),
+            static_cast<long long>(f_.steps),
+            8e-6 * static_cast<double>(n_params(model_->config())),
+            static_cast<double>(graph_->activation_bytes()) / 1e6, f_.threads,
+            f_.portable ? "portable ops" : "fused ops", f_.recompute ? ", blocks recomputed" : "",
+            f_.out.c_str(),
+            resumed ? format(
+                          ", going on after step %llu",
+                          static_cast<unsigned long long>(trainer_->step())
+                      )
+                          .c_str()
+                    : ""
         );
         std::fflush(stdout);
     }
@@ -309,11 +344,17 @@ private:
     int finish(StepLog & log, bool interrupted) {
         trainer_->drain();
         if (interrupted) {
-            log.note(format("stopped after step %llu; saved as %s", static_cast<unsigned long long>(trainer_->step()), save().c_str()));
+            log.note(format(
+                "stopped after step %llu; saved as %s",
+                static_cast<unsigned long long>(trainer_->step()), save().c_str()
+            ));
             log.note("the same command goes on from there");
             return 130;
         }
-        for (const std::string & note : save_model(f_.export_to, model_->config(), task_.model.keys.get(), weights(), parse_weight_type(f_.export_type))) {
+        for (const std::string & note : save_model(
+                 f_.export_to, model_->config(), task_.model.keys.get(), weights(),
+                 parse_weight_type(f_.export_type)
+             )) {
             log.note(note);
         }
         log.note("trained model: " + f_.export_to);
@@ -330,7 +371,11 @@ private:
     }
 
     Checkpoint checkpoint() {
-        Checkpoint c{.config = &model_->config(), .keys = task_.model.keys.get(), .step = trainer_->step(), .flags = flags_.values()};
+        Checkpoint c{
+            .config = &model_->config(),
+            .keys   = task_.model.keys.get(),
+            .step   = trainer_->step(),
+            .flags  = flags_.values()};
         for (const ParamView & view : views_) {
             c.weights.push_back({view.name, view.weight});
         }
@@ -344,7 +389,8 @@ private:
         for (const ParamView & view : views_) {
             if (!all_numbers(view.weight)) {
                 throw Error(format(
-                    "step %llu: %s holds values that are no numbers, so nothing was saved; start over (--fresh) with "
+                    "step %llu: %s holds values that are no numbers, so nothing was saved; start "
+                    "over (--fresh) with "
                     "a lower --lr or a longer --warmup",
                     static_cast<unsigned long long>(trainer_->step()), view.name.c_str()
                 ));
@@ -381,7 +427,13 @@ private:
 
 }  // namespace
 
-int train_loop(TrainFlags & train, Flags & flags, TrainTask & task, Together & together, const std::string & checkpoint) {
+int train_loop(
+    TrainFlags &        train,
+    Flags &             flags,
+    TrainTask &         task,
+    Together &          together,
+    const std::string & checkpoint
+) {
     settle(train, flags, task, together);
     check_start(train, task.model);
     return RunningTask(train, flags, task, together).run(checkpoint);

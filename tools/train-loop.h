@@ -17,11 +17,11 @@ struct Score {
 };
 
 struct TrainTask {
-    ModelFile    model;                   // its weights move to the device when the run starts
-    bool         fresh        = true;     // these are the run's first weights
-    int64_t      T            = 0;        // tokens per sample
+    ModelFile    model;                    // its weights move to the device when the run starts
+    bool         fresh        = true;      // these are the run's first weights
+    int64_t      T            = 0;         // tokens per sample
     const char * unit         = "tokens";  // what is counted per second
-    int64_t      n_per_sample = 0;        // of them in one sample
+    int64_t      n_per_sample = 0;         // of them in one sample
 
     // Samples [begin, end) of a step on this host.
     std::function<Batch(uint64_t step, const std::string & host, int64_t begin, int64_t end)> train;
@@ -29,19 +29,23 @@ struct TrainTask {
     std::function<std::vector<Batch>(int64_t B)> validation;
     // Pictures: takes the place of `validation`; the graph gives logits. last: the run is at its end.
     std::function<Score(StepGraph & logits, bool last)> evaluate;
-    std::function<double()> waited;  // seconds that `train` has waited for data so far; may be empty
+    std::function<double()>
+         waited;  // seconds that `train` has waited for data so far; may be empty
     bool mixup = false, depth = false;  // what batches bring: see Batch
     // Text by the model as it is, for people; may be empty.
     std::function<std::string(std::span<const WeightView> weights)> sample;
-    std::string prompt;
-    int64_t     sample_every = 0;  // steps; 0: ten in all
+    std::string                                                     prompt;
+    int64_t sample_every = 0;  // steps; 0: ten in all
 };
 
 // If the run's folder has a checkpoint: takes the run's flags from it (a flag on the command line
 // that contradicts them is an Error) and returns its path, else "". With --fresh: sets it aside.
 // own: flags of the run that only this tool has.
 std::string find_run(
-    const TrainFlags & train, Flags & flags, const ModelConfig & config, const Flags::Values & own = {}
+    const TrainFlags &    train,
+    Flags &               flags,
+    const ModelConfig &   config,
+    const Flags::Values & own = {}
 );
 
 // Fills the flags that depend on model and data. n_samples: how many the training data holds.
@@ -50,7 +54,11 @@ void choose_defaults(TrainFlags & train, const ModelConfig & config, int64_t T, 
 // Takes the run's shared settings, then trains from the checkpoint (if any) to the end or until
 // Ctrl+C. Returns the exit code.
 int train_loop(
-    TrainFlags & train, Flags & flags, TrainTask & task, Together & together, const std::string & checkpoint
+    TrainFlags &        train,
+    Flags &             flags,
+    TrainTask &         task,
+    Together &          together,
+    const std::string & checkpoint
 );
 
 }  // namespace gt

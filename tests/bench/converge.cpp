@@ -27,7 +27,8 @@ struct Setting {
 };
 
 OptimOptions demo(int64_t top_k, const char * wire, float decay, const char * rule = "sgd") {
-    OptimOptions o{.replicator = "demo", .rule = rule, .wire = wire, .top_k = top_k, .decay = decay};
+    OptimOptions o{
+        .replicator = "demo", .rule = rule, .wire = wire, .top_k = top_k, .decay = decay};
     return o;
 }
 
@@ -86,11 +87,14 @@ public:
             }
             host.views     = host.model->weights().views();
             host.optimizer = make_optimizer(optim_, host.views, workers_);
-            host.graph     = std::make_unique<StepGraph>(backend_, *host.model, GraphOptions{.B = kBatch, .T = kContext});
+            host.graph     = std::make_unique<StepGraph>(
+                backend_, *host.model, GraphOptions{.B = kBatch, .T = kContext}
+            );
             hosts_.push_back(std::move(host));
         }
         eval_ = std::make_unique<StepGraph>(
-            backend_, *hosts_[0].model, GraphOptions{.B = kBatch, .T = kContext, .goal = GraphOptions::Goal::loss}
+            backend_, *hosts_[0].model,
+            GraphOptions{.B = kBatch, .T = kContext, .goal = GraphOptions::Goal::loss}
         );
     }
 
@@ -140,7 +144,10 @@ private:
 
 int main(int argc, char ** argv) {
     if (argc < 3) {
-        std::fprintf(stderr, "usage: bench-converge TOKENS RESULTS.jsonl [--steps N] [--hosts N] [--only NAME] [--lr X]\n");
+        std::fprintf(
+            stderr, "usage: bench-converge TOKENS RESULTS.jsonl [--steps N] [--hosts N] [--only "
+                    "NAME] [--lr X]\n"
+        );
         return 2;
     }
     int         n_steps = 400, n_hosts = 4;
@@ -160,7 +167,10 @@ int main(int argc, char ** argv) {
     }
     for (const Setting & setting : settings()) {
         for (float lr : rate > 0.0f ? std::vector{rate} : setting.rates) {
-            const std::string head = format("{\"name\": \"%s\", \"lr\": %g, \"steps\": %d, \"hosts\": %d, ", setting.name.c_str(), lr, n_steps, n_hosts);
+            const std::string head = format(
+                "{\"name\": \"%s\", \"lr\": %g, \"steps\": %d, \"hosts\": %d, ",
+                setting.name.c_str(), lr, n_steps, n_hosts
+            );
             if ((!only.empty() && only != setting.name) || done.find(head) != std::string::npos) {
                 continue;
             }
@@ -169,7 +179,10 @@ int main(int argc, char ** argv) {
             for (int step = 0; step < n_steps; ++step) {
                 simulation.step(step, schedule.at(step));
             }
-            const std::string line = head + format("\"val_loss\": %.5f, \"sent_mb\": %.3f}", simulation.validate(), simulation.sent() / 1e6);
+            const std::string line = head + format(
+                                                "\"val_loss\": %.5f, \"sent_mb\": %.3f}",
+                                                simulation.validate(), simulation.sent() / 1e6
+                                            );
             std::ofstream(argv[2], std::ios::app) << line << "\n";
             std::printf("%s\n", line.c_str());
             std::fflush(stdout);

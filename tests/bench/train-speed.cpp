@@ -9,11 +9,10 @@
 #include "models/presets.h"
 #include "optim/optim.h"
 
-#include <ggml-impl.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <ggml-impl.h>
 #include <map>
 #include <sys/resource.h>
 
@@ -77,7 +76,10 @@ static void profile(const Backend & backend, ggml_cgraph * graph) {
     }
     std::sort(order.rbegin(), order.rend());
     for (const auto & [took, name] : order) {
-        std::printf("%-18s %4d nodes %8.1f ms %5.1f %%\n", name.c_str(), kinds[name].second, 1e3 * took, 100 * took / all);
+        std::printf(
+            "%-18s %4d nodes %8.1f ms %5.1f %%\n", name.c_str(), kinds[name].second, 1e3 * took,
+            100 * took / all
+        );
     }
 }
 
@@ -102,13 +104,13 @@ int main(int argc, char ** argv) {
     }
     const bool images = config.arch == "vit";
     StepGraph  graph(
-        backend, *model,
-        {.B          = B,
+         backend, *model,
+         {.B          = B,
           .T          = images ? config.n_positions() : T,
           .image_size = config.image_size,
           .channels   = config.channels,
           .recompute  = recompute ? Recompute::all : Recompute::cheap}
-    );
+     );
     const Batch         batch = random_batch(config, B, T);
     Workers             workers(n_threads);
     const OptimOptions  optim{.replicator = "none", .rule = "adamw"};
@@ -139,9 +141,10 @@ int main(int argc, char ** argv) {
         return text;
     };
     std::printf(
-        "{\"loss\": %.6f, \"weights\": %lld, \"activations_mb\": %.1f, \"peak_mb\": %.1f, \"adamw\": [%s], \"seconds\": [%s]}\n",
+        "{\"loss\": %.6f, \"weights\": %lld, \"activations_mb\": %.1f, \"peak_mb\": %.1f, "
+        "\"adamw\": [%s], \"seconds\": [%s]}\n",
         loss / static_cast<double>(batch.labels.size()), static_cast<long long>(n_params(config)),
-        static_cast<double>(graph.activation_bytes()) / 1e6, static_cast<double>(usage.ru_maxrss) / 1024.0,
-        list(adamw).c_str(), list(times).c_str()
+        static_cast<double>(graph.activation_bytes()) / 1e6,
+        static_cast<double>(usage.ru_maxrss) / 1024.0, list(adamw).c_str(), list(times).c_str()
     );
 }
