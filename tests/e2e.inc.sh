@@ -35,7 +35,10 @@ start() {
 }
 
 # losses FOLDER: what must be equal in two runs: step, tokens, loss, rate, norm, validation loss
-losses() { cut -d, -f1,2,4-6,12 "$1/metrics.csv"; }
+losses() {
+    awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i }
+             { print $at["step"], $at["tokens"], $at["loss"], $at["lr"], $at["grad_norm"], $at["val_loss"] }' "$1/metrics.csv"
+}
 
 # wait_for_step FOLDER N PID: until the run has done N steps, or has ended
 wait_for_step() {
