@@ -281,6 +281,14 @@ OpenedRound Butterfly::finish(const OpenedRound & opened) {
     return out;
 }
 
+void Butterfly::abandon(OpenedRound & out) {
+    if (work_ && !work_->inputs.has_mine) {
+        out.has_mine = false;
+        out.mine     = work_->inputs.mine;
+    }
+    work_.reset();
+}
+
 std::optional<OpenedRound> Butterfly::take(OpenedRound opened) {
     const Commit & commit = opened.commit;
     if (commit.phase == 1) {

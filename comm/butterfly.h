@@ -48,7 +48,8 @@ public:
     // once it is whole; blocks while it fetches shards.
     [[nodiscard]] std::optional<OpenedRound> take(OpenedRound opened);
 
-    // A join starts over: what was begun is of no use.
+    // The exchange can't be finished: a join starts over. `out` then tells of our input.
+    void abandon(OpenedRound & out);
     void reset() { work_.reset(); }
 
 private:

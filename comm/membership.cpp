@@ -120,7 +120,7 @@ Millis Membership::deadline() const {
 
 bool Membership::is_time(Time now) const {
     if (options_.n_steps != 0 && head_->step != kNone && head_->step + 1 >= options_.n_steps &&
-        order_ && order_->digests.size() == order_->parts.size()) {
+        order_ && order_->digests.size() == order_->parts.size() && !is_order_broken(*head_)) {
         return true;  // the last checkpoint is there; no message will come that could list it
     }
     size_t n_live = 0, n_awaited = 0, n_awaited_here = 0, n_live_here = 0;

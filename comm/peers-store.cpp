@@ -166,6 +166,9 @@ Round StorePeers::collect(uint64_t round) {
     }
     while (true) {
         OpenedRound opened = next();
+        if (butterfly_ && opened.fault != Fault::none) {
+            butterfly_->abandon(opened);
+        }
         if (!butterfly_ || opened.fault != Fault::none || opened.is_settled_only) {
             return to_round(std::move(opened));
         }
@@ -188,6 +191,7 @@ Round StorePeers::to_round(OpenedRound opened) {
     }
     out.messages = std::move(opened.messages);
     out.validate = commit.validator == options_.host;
+    out.pace_s   = commit.pace_ms / 1000.0;
     for (const CommitHost & host : commit.hosts) {
         // members of this round are those that were there before it closed
         out.n_missing +=

@@ -24,6 +24,8 @@ const Commit * RoundClient::newest_commit() const {
 void RoundClient::publish(
     uint64_t step, uint8_t phase, uint64_t weight, std::span<const uint8_t> body
 ) {
+    GT_CHECK(generation_ > 0, "a host joins before it publishes");
+    GT_CHECK(weight >= 1, "a message has at least one sample behind it");
     const uint64_t  index = next_index();
     const MessageId id{index, options_.host, incarnation_};
     MessageHead     head = head_of_next_;
@@ -36,7 +38,7 @@ void RoundClient::publish(
     head.down_bytes      = down_bytes_;
     Bytes value          = make_message(keys_, id, head, body);
     up_bytes_ += value.size();
-    in_flight_.push_back({index, step, incarnation_, digest256(value), generation_});
+    in_flight_.push_back({index, step, incarnation_, digest256(value), generation_, phase});
     held_[index][options_.host] = value;
     upload_(paths_.message(index, options_.host, incarnation_), std::move(value), index);
 }
@@ -228,7 +230,8 @@ void RoundClient::settle(const Commit & commit, OpenedRound & out) {
         std::any_of(out.messages.begin(), out.messages.end(), [&](const Message & message) {
             return message.host == options_.host;
         });
-    out.has_mine = is_ours && (is_open || out.is_settled_only);
+    // Shares of a dense exchange are done again by others: there is nothing to take back.
+    out.has_mine = sent.phase == 2 || (is_ours && (is_open || out.is_settled_only));
     if (sent.generation == generation_ &&
         std::find(commit.diverged.begin(), commit.diverged.end(), options_.host) !=
             commit.diverged.end()) {

@@ -88,6 +88,7 @@ private:
         uint64_t             index = 0, step = 0, incarnation = 0;
         std::optional<Key32> digest;  // of the value; unknown after a restart
         uint64_t             generation = 0;
+        uint8_t              phase      = 0;
     };
 
     bool           look_ahead(Millis wait);

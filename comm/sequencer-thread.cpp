@@ -13,7 +13,7 @@ SequencerThread::SequencerThread(
               try {
                   moved  = sequencer.poll(std::chrono::steady_clock::now());
                   leads_ = sequencer.leads();
-              } catch (const StoreError &) {
+              } catch (const Error &) {
                   // try again
               }
               if (!moved) {

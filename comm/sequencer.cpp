@@ -40,7 +40,7 @@ bool Sequencer::poll(Time now) {
             has_settings_ = true;
         }
     }
-    if (!has_notes_ && (!listed_ || now - looked_ >= options_.presence_poll)) {
+    if (!listed_ || now - looked_ >= options_.presence_poll) {
         look_for_presences(now);
     }
     look_for_messages(now);
@@ -142,10 +142,6 @@ void Sequencer::look_for_presences(Time now) {
 
 void Sequencer::note(const std::string & key, Time now) {
     if (key.starts_with(paths_.presences())) {
-        if (!listed_) {
-            look_for_presences(now);
-        }
-        has_notes_ = true;
         take_presence(key, now);
     }
 }

@@ -40,8 +40,8 @@ public:
     // there is a new commit. StoreError: try again later; nothing is lost by it.
     bool poll(Time now);
 
-    // For a hub, which knows what is put: a key that may be of interest. Once called, presences are
-    // no longer listed.
+    // For a hub, which knows what is put: a key that may be of interest is looked at now, and not
+    // only when presences are listed again.
     void note(const std::string & key, Time now);
 
     bool                          leads() const { return leads_; }
@@ -69,8 +69,7 @@ private:
     Membership       membership_;
     Retention        retention_;
 
-    bool loaded_ = false, leads_ = false, has_notes_ = false, listed_ = false,
-         has_settings_           = false;
+    bool                  loaded_ = false, leads_ = false, listed_ = false, has_settings_ = false;
     uint64_t              epoch_ = 0, seen_epoch_ = 0;
     Time                  moved_{}, looked_{}, looked_lost_{};
     std::set<std::string> presences_;  // keys that were taken in

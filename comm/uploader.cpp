@@ -1,6 +1,9 @@
 // comm/uploader.cpp — one thread, one job after the other.
 #include "comm/uploader.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace gt {
 
 Uploader::Uploader() : thread_([this] { loop(); }) {}
@@ -17,6 +20,9 @@ Uploader::~Uploader() {
 void Uploader::push(Job job) {
     {
         const std::lock_guard lock(mutex_);
+        if (failed_) {
+            std::rethrow_exception(std::exchange(failed_, nullptr));
+        }
         jobs_.push_back(std::move(job));
     }
     changed_.notify_all();
@@ -48,13 +54,17 @@ void Uploader::loop() {
         }
         is_busy_ = true;
         lock.unlock();
-        bool done = true;
+        bool               done = true;
+        std::exception_ptr failed;
         try {
             job.run();
         } catch (const StoreError &) {
             done = false;
+        } catch (...) {
+            failed = std::current_exception();  // trying again will not help
         }
         lock.lock();
+        failed_ = failed ? failed : failed_;
         if (done) {
             pause = Millis(100);
         } else {

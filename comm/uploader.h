@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -25,6 +26,7 @@ public:
     Uploader(const Uploader &)             = delete;
     Uploader & operator=(const Uploader &) = delete;
 
+    // Throws what an earlier job threw, other than StoreError.
     void push(Job job);
 
     // Rounds up to this one are closed: their messages are too late.
@@ -41,6 +43,7 @@ private:
     std::deque<Job>         jobs_;
     bool                    is_busy_ = false, stop_ = false;
     uint64_t                closed_ = 0;
+    std::exception_ptr      failed_;
     std::thread             thread_;
 };
 

@@ -63,7 +63,8 @@ struct Round {
     Fault fault         = Fault::none;  // set: `messages` must not be applied, see above
     bool  drop_residual = false;  // an earlier life of ours sent what our residual still holds:
                                   // forget the residual, so that nothing is sent twice
-    bool validate = false;        // this round's validation is ours
+    bool   validate = false;      // this round's validation is ours
+    double pace_s   = 0;          // how long rounds take: what our micro-batches should fit in
 
     // Parts of the shared checkpoint that are ours to write: of the shared state as it is after
     // this round is applied, cut in n_parts. Give each to SharedRun::put_part.
