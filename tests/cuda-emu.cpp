@@ -1,4 +1,4 @@
-// tests/cuda-emu.cpp — the machinery behind cuda-emu.h: fibers, blocks, device memory, streams.
+// tests/cuda-emu.cpp — runs a launch: fibers, warps, blocks. cuda-emu-runtime.cpp has memory and streams.
 //
 // Never compiled with sanitizers, even where kernels are (tests/CMakeLists.txt): then nothing in
 // here looks like a race or an overrun, and what the sanitizers must know of it is told to them
@@ -13,8 +13,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
-#include <mutex>
 #include <random>
 #include <sys/mman.h>
 #include <utility>
@@ -46,8 +44,7 @@ void __asan_unpoison_memory_region(void const volatile *, size_t);
 
 namespace cuda_emu {
 
-Config                              config;
-std::function<void(const Launch &)> launch_hook;
+Config config;
 
 namespace {
 
@@ -312,6 +309,8 @@ struct Pool {
     }
 };
 
+}  // namespace
+
 void run(const Launch & l) {
     const size_t n        = size_t(l.block.x) * l.block.y * l.block.z;
     const size_t n_blocks = size_t(l.grid.x) * l.grid.y * l.grid.z;
@@ -341,8 +340,6 @@ void run(const Launch & l) {
     }
     TSAN(__tsan_acquire(&B.end));
 }
-
-}  // namespace
 
 uint3 thread_index() {
     return B.current->index;
@@ -415,153 +412,3 @@ void * shared(const void * key, size_t bytes, bool dynamic) {
 }
 
 }  // namespace cuda_emu
-
-// ---- device memory ----------------------------------------------------------------------------------
-
-namespace {
-
-constexpr size_t kPage = 4096;
-
-struct Mapping {
-    char * map       = nullptr;  // without the guard pages
-    size_t map_bytes = 0;
-    size_t bytes     = 0;
-};
-std::mutex                g_mutex;
-std::map<char *, Mapping> g_memory;
-int                       g_open = 0;
-
-// While one lives, device memory may be touched.
-struct Open {
-    Open() { toggle(1, PROT_READ | PROT_WRITE); }
-    ~Open() { toggle(-1, PROT_NONE); }
-    static void toggle(int by, int access) {
-        const std::lock_guard lock(g_mutex);
-        g_open += by;
-        if (g_open == (by > 0 ? 1 : 0)) {
-            for (const auto & [begin, m] : g_memory) {
-                mprotect(m.map, m.map_bytes, access);
-            }
-        }
-    }
-};
-
-}  // namespace
-
-// A mapping of its own for each buffer, whose end touches a guard page; filled with NaN.
-cudaError_t cudaMalloc(void ** p, size_t bytes) {
-    Mapping m;
-    m.bytes     = bytes;
-    m.map_bytes = std::max<size_t>((bytes + kPage - 1) / kPage * kPage, kPage);
-    void * all =
-        mmap(nullptr, m.map_bytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (all == MAP_FAILED) {
-        return cudaErrorMemoryAllocation;
-    }
-    m.map              = static_cast<char *>(all) + kPage;
-    char * const begin = m.map + m.map_bytes - (bytes + 15) / 16 * 16;
-    mprotect(m.map, m.map_bytes, PROT_READ | PROT_WRITE);
-    memset(m.map, 0xff, m.map_bytes);
-    const std::lock_guard lock(g_mutex);
-    if (g_open == 0) {
-        mprotect(m.map, m.map_bytes, PROT_NONE);
-    }
-    g_memory[begin] = m;
-    *p              = begin;
-    return cudaSuccess;
-}
-
-cudaError_t cudaFree(void * p) {
-    if (p == nullptr) {
-        return cudaSuccess;
-    }
-    (void) cudaDeviceSynchronize();
-    const std::lock_guard lock(g_mutex);
-    const auto            it = g_memory.find(static_cast<char *>(p));
-    GT_CHECK(it != g_memory.end(), "cudaFree of what cudaMalloc returned");
-    munmap(it->second.map - kPage, it->second.map_bytes + 2 * kPage);
-    g_memory.erase(it);
-    return cudaSuccess;
-}
-
-std::vector<cuda_emu::Region> cuda_emu::regions() {
-    const std::lock_guard lock(g_mutex);
-    std::vector<Region>   all;
-    for (const auto & [begin, m] : g_memory) {
-        all.push_back({begin, m.bytes});
-    }
-    return all;
-}
-
-// ---- streams: nothing happens before somebody waits for it --------------------------------------------
-
-struct CUstream_st {
-    std::vector<std::function<void()>> queue;
-    void                               drain() {
-                                      for (const auto & work : std::exchange(queue, {})) {
-                                          const Open open;
-                                          work();
-        }
-    }
-};
-
-namespace {
-thread_local CUstream_st                t_null;
-thread_local std::vector<CUstream_st *> t_streams{&t_null};
-
-CUstream_st & stream_of(cudaStream_t stream) {
-    return stream != nullptr ? *stream : t_null;
-}
-}  // namespace
-
-void cuda_emu::enqueue(cudaStream_t stream, Launch launch) {
-    stream_of(stream).queue.push_back([launch = std::move(launch)] {
-        launch_hook ? launch_hook(launch) : run(launch);
-    });
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t * stream) {
-    t_streams.push_back(*stream = new CUstream_st);
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    stream->drain();
-    t_streams.erase(std::find(t_streams.begin(), t_streams.end(), stream));
-    delete stream;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    stream_of(stream).drain();
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceSynchronize() {
-    for (CUstream_st * stream : t_streams) {
-        stream->drain();
-    }
-    return cudaSuccess;
-}
-
-cudaError_t
-cudaMemcpyAsync(void * to, const void * from, size_t n, cudaMemcpyKind, cudaStream_t s) {
-    stream_of(s).queue.push_back([=] { memcpy(to, from, n); });
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void * to, int value, size_t n, cudaStream_t s) {
-    stream_of(s).queue.push_back([=] { memset(to, value, n); });
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetDeviceCount(int * n) {
-    *n = 1;
-    return cudaSuccess;
-}
-cudaError_t cudaSetDevice(int) {
-    return cudaSuccess;
-}
-const char * cudaGetErrorString(cudaError_t error) {
-    return error == cudaErrorMemoryAllocation ? "out of memory" : "no error";
-}

@@ -7,7 +7,8 @@
 // that touches it (no access outside kernels and copies), results used before a stream was
 // synchronised (streams run late). Under ASan also overruns of shared arrays, under TSan every
 // race, between blocks too. Not found: what depends on ptxas, on warps running in step, on speed.
-// cuda-emu.cpp has the machinery, ptx-run.h runs nvcc's PTX in the same memory.
+// cuda-emu.cpp and cuda-emu-runtime.cpp have the machinery; ptx-run.h runs nvcc's PTX in the same
+// memory.
 #pragma once
 
 #include "ggml-train/base.h"
@@ -53,6 +54,9 @@ struct Launch {
     std::vector<std::vector<unsigned char>> args;
     std::function<void()>                   body;  // one thread, for the emulator
 };
+
+// Runs it at once, on this thread. REQUIRES: device memory is open (streams see to that).
+void run(const Launch & launch);
 
 // If set, runs launches in the emulator's stead.
 extern std::function<void(const Launch &)> launch_hook;

@@ -10,7 +10,7 @@ function(gt_cuda_emu name)
     add_library(${name}-kernels OBJECT cuda-emu-kernels.cpp)
     target_include_directories(${name}-kernels PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_compile_options(${name}-kernels PRIVATE -O2 -g1 -ffp-contract=off ${ARGN})
-    add_library(${name} STATIC cuda-emu.cpp $<TARGET_OBJECTS:${name}-kernels>)
+    add_library(${name} STATIC cuda-emu.cpp cuda-emu-runtime.cpp $<TARGET_OBJECTS:${name}-kernels>)
     target_include_directories(${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(${name} PUBLIC gt-base)
     target_link_options(${name} PUBLIC ${ARGN})
@@ -21,7 +21,7 @@ gt_cuda_emu(gt-cuda-emu-tsan -fsanitize=thread)
 target_compile_definitions(gt-cuda-emu-asan PRIVATE GT_EMU_ASAN)
 target_compile_definitions(gt-cuda-emu-tsan PRIVATE GT_EMU_TSAN)
 
-gt_tests(cuda-tests LABEL unit SOURCES test-cuda-kernels.cpp ptx-ops.cpp ptx-run.cpp
+gt_tests(cuda-tests LABEL unit SOURCES test-cuda-kernels.cpp ptx-math.cpp ptx-ops.cpp ptx-run.cpp
          LIBS gt-selftest-cuda gt-cuda-emu ${CMAKE_DL_LIBS})
 set_target_properties(cuda-tests PROPERTIES ENABLE_EXPORTS ON)  # kernels are found by name
 
@@ -40,7 +40,7 @@ endforeach()
 foreach(kind "" -asan -tsan)
     add_library(cuda-bugs-main${kind} OBJECT cuda-bugs.cpp)
     target_include_directories(cuda-bugs-main${kind} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-    add_executable(cuda-bugs${kind} $<TARGET_OBJECTS:cuda-bugs-main${kind}> ptx-ops.cpp ptx-run.cpp)
+    add_executable(cuda-bugs${kind} $<TARGET_OBJECTS:cuda-bugs-main${kind}> ptx-math.cpp ptx-ops.cpp ptx-run.cpp)
     target_link_libraries(cuda-bugs${kind} PRIVATE gt-cuda-emu${kind} ${CMAKE_DL_LIBS})
     set_target_properties(cuda-bugs${kind} PROPERTIES ENABLE_EXPORTS ON)
 endforeach()
@@ -50,6 +50,9 @@ gt_tests(cuda-bugs-tests LABEL unit SOURCES test-cuda-bugs.cpp LIBS gt-base)
 add_dependencies(cuda-bugs-tests cuda-bugs cuda-bugs-asan cuda-bugs-tsan)
 target_compile_definitions(cuda-bugs-tests PRIVATE GT_BUGS="$<TARGET_FILE:cuda-bugs>"
     GT_BUGS_ASAN="$<TARGET_FILE:cuda-bugs-asan>" GT_BUGS_TSAN="$<TARGET_FILE:cuda-bugs-tsan>")
+
+add_test(NAME selftest COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/selftest.sh $<TARGET_FILE:selftest>)
+set_tests_properties(selftest PROPERTIES LABELS unit TIMEOUT 300)
 
 if(GT_HAS_CUDA_KERNELS)
     list(JOIN GT_PTX_FILES ":" ptx_files)

@@ -10,6 +10,10 @@ int n_devices(const char ** why) {
     return result == cudaSuccess ? n : 0;
 }
 
+void set_device(int device) {
+    check(cudaSetDevice(device), "device");
+}
+
 void * alloc(size_t bytes) {
     void * p = nullptr;
     check(cudaMalloc(&p, bytes), "memory");

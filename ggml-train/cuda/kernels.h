@@ -25,6 +25,9 @@ using cpu::Gelu;
 // How many GPUs there are; 0 and the reason in one line where there is no driver or no GPU.
 int n_devices(const char ** why);
 
+// The device that this thread's calls are for from now on.
+void set_device(int device);
+
 void * alloc(size_t bytes);  // never null
 void   free(void * p);
 void   copy_in(Stream s, void * device, const void * host, size_t bytes);

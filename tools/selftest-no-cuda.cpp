@@ -1,0 +1,17 @@
+// tools/selftest-no-cuda.cpp — selftest where nvcc was not found: there is nothing to test.
+#include "tools/selftest-cuda.h"
+
+namespace gt {
+
+int cuda::n_devices(const char ** why) {
+    *why = "built without CUDA; install NVIDIA's toolkit and configure again";
+    return 0;
+}
+
+void cuda::set_device(int) {}
+
+std::vector<SelftestRow> selftest_cuda(const SelftestOptions &) {
+    return {};
+}
+
+}  // namespace gt

@@ -1,0 +1,65 @@
+// selftest — holds this machine's devices to the CPU before they are trusted with a run.
+//
+//   selftest --cuda                  every kernel on every GPU
+//   selftest --cuda --only demo      only what hosts must agree on bit for bit
+//
+// Run it once after installing a driver, and once under NVIDIA's
+// `compute-sanitizer --tool memcheck selftest --cuda` (and racecheck, initcheck, synccheck) if a
+// card misbehaves. Read next: tools/selftest-cuda.h.
+#include "tools/flags.h"
+#include "tools/selftest-cuda.h"
+
+#include <algorithm>
+#include <cstdio>
+
+using namespace gt;
+
+// Prints what is wrong, and one line for the device. Returns how many comparisons failed.
+static int test_gpu(int device, const SelftestOptions & options) {
+    cuda::set_device(device);
+    int    n = 0, n_exact = 0, n_bad = 0;
+    double worst = 0.0;
+    for (const SelftestRow & row : selftest_cuda(options)) {
+        ++n;
+        n_exact += row.exact ? 1 : 0;
+        worst = row.ok ? std::max(worst, row.error) : worst;
+        if (!row.ok) {
+            ++n_bad;
+            std::printf("cuda:%d: WRONG: %s: error %g\n", device, row.name.c_str(), row.error);
+        }
+    }
+    std::printf(
+        "cuda:%d: %d comparisons, %d of them bit for bit, largest error of the others %.1e: %s\n",
+        device, n, n_exact, worst, n_bad == 0 ? "all right" : "DO NOT USE"
+    );
+    return n_bad;
+}
+
+int main(int argc, char ** argv) {
+    return run_tool("selftest", [&] {
+        bool            cuda = false;
+        SelftestOptions options;
+        Flags           flags("selftest", "holds devices to the CPU", "--cuda [flags]");
+        flags("cuda", cuda, "test our kernels on every GPU");
+        flags("only", options.only, "tests whose name contains this");
+        flags("small", options.small, "few and small shapes");
+        flags.parse(argc, argv);
+        if (!cuda) {
+            throw UsageError("nothing to test; give --cuda");
+        }
+        const char * why = "";
+        const int    n   = cuda::n_devices(&why);
+        if (n == 0) {
+            throw Error(format("no GPU to test: %s", why));
+        }
+        int n_bad = 0;
+        for (int device = 0; device < n; ++device) {
+            n_bad += test_gpu(device, options);
+        }
+        if (n_bad > 0) {
+            throw Error(format(
+                "%d comparisons failed; update the driver, and report the lines above", n_bad
+            ));
+        }
+    });
+}
