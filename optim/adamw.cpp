@@ -24,8 +24,8 @@ double power(double b, uint64_t t) {
 
 class AdamW : public Rule {
 public:
-    AdamW(std::vector<RuleTensor> tensors, const AdamOptions & options) :
-        tensors_(std::move(tensors)), options_(options) {
+    AdamW(std::vector<RuleTensor> tensors, const AdamOptions & options)
+        : tensors_(std::move(tensors)), options_(options) {
         for (const RuleTensor & tensor : tensors_) {
             first_.emplace_back(tensor.weight.size(), 0.0f);
             second_.emplace_back(tensor.weight.size(), 0.0f);

@@ -34,15 +34,18 @@ TensorShape shape_of(const ParamView & param) {
 ChunkTarget parse_chunk(const std::string & text) {
     char *      end = nullptr;
     ChunkTarget target;
-    target.rows = std::strtol(text.c_str(), &end, 10);
-    target.flat = *end == '\0';
-    target.cols = target.flat ? target.rows : *end == 'x' ? std::strtol(end + 1, &end, 10) : 0;
+    target.rows     = std::strtol(text.c_str(), &end, 10);
+    target.flat     = *end == '\0';
+    target.cols     = target.flat ? target.rows : *end == 'x' ? std::strtol(end + 1, &end, 10) : 0;
     const bool fits = target.rows >= 1 && target.cols >= 1 && target.rows <= kMaxChunk &&
                       target.cols <= kMaxChunk &&
                       (target.flat || target.rows * target.cols <= kMaxChunk);
     if (*end != '\0' || !fits) {
-        throw Error("chunk " + text + ": expected ROWSxCOLUMNS such as 64x64, or one number such as "
-                    "4096 for flat chunks, of at most 65536 elements");
+        throw Error(
+            "chunk " + text +
+            ": expected ROWSxCOLUMNS such as 64x64, or one number such as "
+            "4096 for flat chunks, of at most 65536 elements"
+        );
     }
     return target;
 }

@@ -64,12 +64,12 @@ std::optional<Head> read_head(std::span<const uint8_t> message, std::string & wh
         .step       = get<uint64_t>(at + 16),
         .lr         = get<float>(at + 24),
         .n_content  = get<uint64_t>(at + 32)};
-    if (at[6] > static_cast<uint8_t>(Wire::q2) || (at[7] & ~kPart) != 0 || get<uint32_t>(at + 28) != 0) {
+    if (at[6] > static_cast<uint8_t>(Wire::q2) || (at[7] & ~kPart) != 0 ||
+        get<uint32_t>(at + 28) != 0) {
         why = "unknown wire type or flags";
     } else if (!std::isfinite(head.lr) || head.lr < 0.0f || std::signbit(head.lr)) {
         why = "the learning rate is not a number";
-    } else if (head.is_part ? head.n_content > message.size() - kHeadBytes
-                            : head.n_content != message.size() - kHeadBytes) {
+    } else if (head.is_part ? head.n_content > message.size() - kHeadBytes : head.n_content != message.size() - kHeadBytes) {
         why = "the length is not what the head says";
     } else {
         return head;
@@ -86,7 +86,7 @@ struct Slice {
 static std::vector<std::vector<Slice>> slices_by_tensor(std::span<const Bytes> parts) {
     std::vector<std::vector<Slice>> tensors;
     for (const Bytes & part : parts) {
-        const Head      head  = *[&] {
+        const Head head = *[&] {
             std::string why;
             auto        read = read_head(part, why);
             if (!read || !read->is_part) {
@@ -143,9 +143,9 @@ Bytes join_messages(std::span<const Bytes> parts) {
             total += slice.rows.n_bytes;
         }
     }
-    Head head      = *first;
-    head.is_part   = false;
-    head.n_content = total;
+    Head head         = *first;
+    head.is_part      = false;
+    head.n_content    = total;
     Bytes     message = make_message(head);
     uint8_t * to      = message.data() + kHeadBytes;
     for (const auto & slices : tensors) {

@@ -12,8 +12,8 @@ void take_sign(float * u, int64_t n) {
 
 class Decoupled : public Optimizer {
 public:
-    Decoupled(OptimizerParts parts, const DecoupledOptions & options) :
-        parts_(std::move(parts)), options_(options), momentum_(parts_.units->make_state()) {}
+    Decoupled(OptimizerParts parts, const DecoupledOptions & options)
+        : parts_(std::move(parts)), options_(options), momentum_(parts_.units->make_state()) {}
 
     // m = decay·m + lr·g;  q = extract(m);  m -= restore(q)
     Bytes prepare(uint64_t step, float lr, float grad_scale) override {

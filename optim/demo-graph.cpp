@@ -18,7 +18,8 @@ DemoGraph build_demo_graph(
     float             decay,
     float             alpha
 ) {
-    const int64_t s1 = grid.side_rows, s2 = grid.side_cols, n = grid.chunk_size(), N = grid.n_chunks();
+    const int64_t s1 = grid.side_rows, s2 = grid.side_cols, n = grid.chunk_size(),
+                  N = grid.n_chunks();
     const int64_t k = std::clamp<int64_t>(top_k, 1, n);
     DemoGraph     demo;
     demo.rows_table = ggml_new_tensor_2d(state, GGML_TYPE_F32, s1, s1);
@@ -30,9 +31,11 @@ DemoGraph build_demo_graph(
     // the gradient, chunk by chunk
     ggml_tensor * x = ggml_reshape_4d(
         nodes, demo.grad, s2, grid.cols / s2, s1, grid.rows / s1
-    );                                                     // [s2, chunks per row, s1, rows of chunks]
-    x = ggml_cont(nodes, ggml_permute(nodes, x, 0, 2, 1, 3));  // [s2, s1, chunks per row, rows of chunks]
-    x = ggml_reshape_3d(nodes, x, s2, s1, N);                  // [s2, s1, N]
+    );  // [s2, chunks per row, s1, rows of chunks]
+    x = ggml_cont(
+        nodes, ggml_permute(nodes, x, 0, 2, 1, 3)
+    );                                         // [s2, s1, chunks per row, rows of chunks]
+    x = ggml_reshape_3d(nodes, x, s2, s1, N);  // [s2, s1, N]
 
     // DCT along the columns, then down the rows
     x = ggml_mul_mat(nodes, demo.cols_table, x);               // [g, s1, N]
@@ -41,12 +44,11 @@ DemoGraph build_demo_graph(
     x = ggml_reshape_2d(nodes, x, n, N);                       // [n, N]
 
     // m = decay m + alpha DCT(g), its k largest per chunk, and the rest
-    ggml_tensor * m = ggml_add(
-        nodes, ggml_scale(nodes, demo.momentum, decay), ggml_scale(nodes, x, alpha)
-    );
-    demo.index     = ggml_top_k(nodes, ggml_abs(nodes, m), static_cast<int>(k));  // [k, N]
-    m              = ggml_reshape_3d(nodes, m, 1, n, N);                          // [1, n, N]
-    demo.value     = ggml_get_rows(nodes, m, demo.index);                         // [1, k, N]
+    ggml_tensor * m =
+        ggml_add(nodes, ggml_scale(nodes, demo.momentum, decay), ggml_scale(nodes, x, alpha));
+    demo.index         = ggml_top_k(nodes, ggml_abs(nodes, m), static_cast<int>(k));  // [k, N]
+    m                  = ggml_reshape_3d(nodes, m, 1, n, N);                          // [1, n, N]
+    demo.value         = ggml_get_rows(nodes, m, demo.index);                         // [1, k, N]
     ggml_tensor * copy = ggml_cont(nodes, m);
     demo.remainder     = ggml_set_rows(nodes, copy, demo.zeros, demo.index);
     for (ggml_tensor * out : {demo.index, demo.value, copy, demo.remainder}) {

@@ -37,8 +37,8 @@ public:
         if (group == n_groups_) {
             return n_bytes_;
         }
-        const Run &   run = find(group);
-        const int64_t row = (group - run.first) / per_row(run.width);
+        const Run &   run   = find(group);
+        const int64_t row   = (group - run.first) / per_row(run.width);
         const int64_t place = (group - run.first) % per_row(run.width);
         return run.bytes + row * row_bytes(run.width) +
                place * group_bytes(wire_, Group::dense, kDenseGroup);
@@ -58,9 +58,10 @@ private:
     }
 
     const Run & find(int64_t group) const {
-        const auto after = std::upper_bound(
-            runs_.begin(), runs_.end(), group, [](int64_t g, const Run & run) { return g < run.first; }
-        );
+        const auto after =
+            std::upper_bound(runs_.begin(), runs_.end(), group, [](int64_t g, const Run & run) {
+                return g < run.first;
+            });
         return *(after - 1);
     }
 
@@ -169,8 +170,9 @@ std::optional<Bytes> mean_share(
     for (int64_t group = begin; group < end; ++group) {
         const int64_t n = map.values(group), offset = map.before(group) - map.before(begin);
         for (size_t i = 0; i < pieces.size(); ++i) {
-            const auto * at  = pieces[i].bytes + offset;
-            const char * bad = decode_group(static_cast<Wire>(shares[0][6]), Group::dense, at, n, x);
+            const auto * at = pieces[i].bytes + offset;
+            const char * bad =
+                decode_group(static_cast<Wire>(shares[0][6]), Group::dense, at, n, x);
             if (bad != nullptr) {
                 why = format("share %zu: %s", i, bad);
                 return {};

@@ -83,9 +83,9 @@ const char * IndexCode::decode(const uint8_t * in, uint16_t * index) const {
         return nullptr;
     }
     // a copy with room behind it, so that 8 bytes can be read from anywhere
-    uint8_t       local[kRoom];
-    Bytes         large;
-    uint8_t *     bytes = local;
+    uint8_t   local[kRoom];
+    Bytes     large;
+    uint8_t * bytes = local;
     if (bytes_ + 8 > kRoom) {
         large.resize(bytes_ + 8);
         bytes = large.data();
@@ -115,8 +115,8 @@ const char * IndexCode::decode(const uint8_t * in, uint16_t * index) const {
     if (low_ < 0) {
         return nullptr;  // bits below n, each once
     }
-    const uint64_t mask = (1ull << low_) - 1;
-    int64_t        last = -1;
+    const uint64_t mask     = (1ull << low_) - 1;
+    int64_t        last     = -1;
     bool           in_order = true;
     for (int64_t i = 0; i < k_; ++i) {
         const auto    low   = static_cast<int64_t>(load_bits(bytes, i * low_) & mask);

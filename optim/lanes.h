@@ -21,7 +21,8 @@ constexpr int kLanes = 4;
 using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
 
 // The same at any address.
-using LooseLanes = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
+using LooseLanes =
+    float __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 
 inline Lanes load(const float * at) {
     return *reinterpret_cast<const LooseLanes *>(at);
@@ -42,8 +43,8 @@ inline int64_t padded(int64_t n) {
 class LaneBuffer {
 public:
     LaneBuffer() = default;
-    explicit LaneBuffer(int64_t n) :
-        data_(static_cast<float *>(std::aligned_alloc(64, padded(n) * sizeof(float)))) {}
+    explicit LaneBuffer(int64_t n)
+        : data_(static_cast<float *>(std::aligned_alloc(64, padded(n) * sizeof(float)))) {}
 
     float * data() const { return data_.get(); }
 

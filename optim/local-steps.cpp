@@ -8,8 +8,8 @@ namespace {
 
 class LocalSteps : public Optimizer {
 public:
-    LocalSteps(OptimizerParts parts, const LocalStepsOptions & options) :
-        parts_(std::move(parts)), options_(options) {
+    LocalSteps(OptimizerParts parts, const LocalStepsOptions & options)
+        : parts_(std::move(parts)), options_(options) {
         if (!parts_.messenger) {
             return;
         }
@@ -82,11 +82,10 @@ public:
 
     OptimizerState state() override {
         OptimizerState state;
-        const auto     add = [&](const char * name, std::vector<std::vector<float>> & from, bool shared) {
+        const auto     add = [&](const char * name, std::vector<std::vector<float>> & from,
+                             bool shared) {
             for (size_t t = 0; t < from.size(); ++t) {
-                state.tensors.push_back(
-                    {name + parts_.units->shapes()[t].name, from[t], shared}
-                );
+                state.tensors.push_back({name + parts_.units->shapes()[t].name, from[t], shared});
             }
         };
         add("residual.", residual_, false);
@@ -117,8 +116,8 @@ private:
 
     void change_since_anchor(const Unit & unit, float * change) {
         const int64_t begin = parts_.units->offset(unit), n = parts_.units->size(unit);
-        const float * p     = parts_.units->params()[unit.tensor].weight.data() + begin;
-        const float * a     = anchor_[unit.tensor].data() + begin;
+        const float * p = parts_.units->params()[unit.tensor].weight.data() + begin;
+        const float * a = anchor_[unit.tensor].data() + begin;
         for (int64_t i = 0; i < n; ++i) {
             change[i] = a[i] - p[i];
         }
@@ -129,7 +128,7 @@ private:
 
     void outer_step(const Unit & unit, const float * change) {
         const int64_t begin = parts_.units->offset(unit), n = parts_.units->size(unit);
-        float *       a     = anchor_[unit.tensor].data() + begin;
+        float *       a  = anchor_[unit.tensor].data() + begin;
         const float   lr = options_.outer_lr, mu = options_.outer_momentum;
         if (mu > 0.0f) {
             float * v = outer_[unit.tensor].data() + begin;
@@ -146,8 +145,8 @@ private:
 
     void return_to_anchor(const Unit & unit) {
         const int64_t begin = parts_.units->offset(unit), n = parts_.units->size(unit);
-        const float * a     = anchor_[unit.tensor].data() + begin;
-        float *       p     = parts_.units->params()[unit.tensor].weight.data() + begin;
+        const float * a = anchor_[unit.tensor].data() + begin;
+        float *       p = parts_.units->params()[unit.tensor].weight.data() + begin;
         if (!options_.overlap) {
             std::copy(a, a + n, p);
             return;
@@ -167,7 +166,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_local_steps(OptimizerParts parts, const LocalStepsOptions & options) {
+std::unique_ptr<Optimizer>
+make_local_steps(OptimizerParts parts, const LocalStepsOptions & options) {
     return std::make_unique<LocalSteps>(std::move(parts), options);
 }
 

@@ -10,13 +10,14 @@
 namespace gt {
 
 struct LocalStepsOptions {
-    float residual_decay = 1.0f;   // of what was not sent
+    float residual_decay = 1.0f;  // of what was not sent
     float outer_lr       = 0.7f;
     float outer_momentum = 0.9f;   // Nesterov; 0: none
     bool  sign           = false;  // of the gradient
     bool  overlap        = false;  // local steps go on while a round travels
 };
 
-std::unique_ptr<Optimizer> make_local_steps(OptimizerParts parts, const LocalStepsOptions & options);
+std::unique_ptr<Optimizer>
+make_local_steps(OptimizerParts parts, const LocalStepsOptions & options);
 
 }  // namespace gt

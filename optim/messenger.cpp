@@ -12,8 +12,8 @@ Messenger::Messenger(
     const MessengerOptions &    options,
     std::unique_ptr<Replicator> own,
     std::unique_ptr<Replicator> exact
-) :
-    units_(units), options_(options), own_(std::move(own)), exact_(std::move(exact)) {}
+)
+    : units_(units), options_(options), own_(std::move(own)), exact_(std::move(exact)) {}
 
 // Where each unit of the whole model begins in a message's content; the last entry is its size.
 std::vector<int64_t> Messenger::offsets_of(const Replicator & replicator, const Plan & plan) const {
@@ -62,10 +62,10 @@ Bytes Messenger::blank(uint64_t step, float lr, const Plan & plan, uint64_t n_co
 Bytes Messenger::pack(
     uint64_t step, float lr, std::vector<std::vector<float>> & momentum, const FoldOf & fold
 ) {
-    const bool                 sends = due(step);
-    const Plan                 plan  = sends ? own_->plan(step / options_.every) : Plan{};
-    const std::vector<int64_t> at    = sends ? owned_offsets(plan) : std::vector<int64_t>{};
-    Bytes message = sends ? blank(step, lr, plan, at.back()) : Bytes{};
+    const bool                 sends   = due(step);
+    const Plan                 plan    = sends ? own_->plan(step / options_.every) : Plan{};
+    const std::vector<int64_t> at      = sends ? owned_offsets(plan) : std::vector<int64_t>{};
+    Bytes                      message = sends ? blank(step, lr, plan, at.back()) : Bytes{};
     units_.run_owned([&](int i, float * room) {
         const Unit & unit = units_.all()[i];
         float *      m    = momentum[unit.tensor].data() + units_.offset(unit);
@@ -76,10 +76,10 @@ Bytes Messenger::pack(
         return {};
     }
     // the older slot, if both are taken: its round never came to an end
-    Slot & slot  = slots_[0].used == 0                  ? slots_[0]
-                   : slots_[1].used == 0                ? slots_[1]
+    Slot & slot  = slots_[0].used == 0               ? slots_[0]
+                   : slots_[1].used == 0             ? slots_[1]
                    : slots_[0].step < slots_[1].step ? slots_[0]
-                                                        : slots_[1];
+                                                     : slots_[1];
     slot.used    = 1;
     slot.step    = step;
     slot.message = message;
@@ -131,8 +131,7 @@ void Messenger::add_state(OptimizerState & state) {
 // --- in --------------------------------------------------------------------------------------------
 
 // Reason to refuse a message whose head has been read, or an empty string.
-std::string
-Messenger::check(const Inbox & inbox, const Message & message, double & norm2) const {
+std::string Messenger::check(const Inbox & inbox, const Message & message, double & norm2) const {
     if (static_cast<int64_t>(message.bytes.size()) != kHeadBytes + inbox.offsets.back()) {
         return "not the length that this layout has";
     }
@@ -198,10 +197,10 @@ Inbox Messenger::open(const Round & round) const {
     const Common agreed = std::max_element(votes.begin(), votes.end(), [](auto & a, auto & b) {
                               return a.second < b.second;
                           })->first;
-    inbox.lr         = std::bit_cast<float>(agreed.first);
-    inbox.replicator = agreed.second == options_.head.wire ? own_.get() : exact_.get();
-    inbox.plan       = inbox.replicator->plan(round.round / options_.every);
-    inbox.offsets    = offsets_of(*inbox.replicator, inbox.plan);
+    inbox.lr            = std::bit_cast<float>(agreed.first);
+    inbox.replicator    = agreed.second == options_.head.wire ? own_.get() : exact_.get();
+    inbox.plan          = inbox.replicator->plan(round.round / options_.every);
+    inbox.offsets       = offsets_of(*inbox.replicator, inbox.plan);
     std::vector<double> norms;
     for (size_t i = 0; i < round.messages.size(); ++i) {
         const Message & message = round.messages[i];
@@ -228,8 +227,7 @@ Inbox Messenger::open(const Round & round) const {
 void Messenger::merge(const Inbox & inbox, int unit, float * update) const {
     std::vector<Piece> pieces(inbox.contents.size());
     for (size_t i = 0; i < pieces.size(); ++i) {
-        pieces[i] = {
-            inbox.contents[i] + inbox.offsets[unit], inbox.weights[i], inbox.scales[i]};
+        pieces[i] = {inbox.contents[i] + inbox.offsets[unit], inbox.weights[i], inbox.scales[i]};
     }
     inbox.replicator->merge(inbox.plan, units_.all()[unit], pieces, update);
 }

@@ -8,9 +8,9 @@
 namespace gt {
 
 struct MessengerOptions {
-    Head     head;                // replicator, wire and layout
-    uint64_t every       = 1;     // a round every n steps
-    bool     median_norm = false; // scale each message to the median norm of the round
+    Head     head;                 // replicator, wire and layout
+    uint64_t every       = 1;      // a round every n steps
+    bool     median_norm = false;  // scale each message to the median norm of the round
 };
 
 // The messages of a round that may be used, in commit order, and why the others may not.
@@ -44,9 +44,8 @@ public:
     // what is sent. Returns the message (a part, if the rank does not own everything) and keeps a
     // copy; empty if not due. room: memory for as many floats as the unit has.
     using FoldOf = std::function<Fold(const Unit & unit, float * room)>;
-    Bytes pack(
-        uint64_t step, float lr, std::vector<std::vector<float>> & momentum, const FoldOf & fold
-    );
+    Bytes
+    pack(uint64_t step, float lr, std::vector<std::vector<float>> & momentum, const FoldOf & fold);
 
     // Opens and checks every message of a round; nothing that is refused leaves a trace.
     Inbox open(const Round & round) const;

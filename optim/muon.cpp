@@ -24,10 +24,10 @@ void multiply(const float * a, const float * b, int64_t n, int64_t k, int64_t m,
         const int64_t l1 = std::min(k, l0 + kDeep);
         for (int64_t i = 0; i < n; ++i) {
             float * __restrict out = c + i * m;
-            int64_t l = l0;
+            int64_t l              = l0;
             for (; l + 4 <= l1; l += 4) {
-                const float a0 = a[i * k + l], a1 = a[i * k + l + 1];
-                const float a2 = a[i * k + l + 2], a3 = a[i * k + l + 3];
+                const float   a0 = a[i * k + l], a1 = a[i * k + l + 1];
+                const float   a2 = a[i * k + l + 2], a3 = a[i * k + l + 3];
                 const float * b0 = b + l * m;
                 for (int64_t j = 0; j < m; ++j) {
                     float sum = out[j] + a0 * b0[j];
@@ -82,8 +82,8 @@ void orthogonalise(Matrix & x, int64_t rows, int64_t cols, int n_steps) {
 
 class Muon : public Rule {
 public:
-    Muon(std::vector<RuleTensor> tensors, const MuonOptions & options) :
-        tensors_(std::move(tensors)), options_(options) {
+    Muon(std::vector<RuleTensor> tensors, const MuonOptions & options)
+        : tensors_(std::move(tensors)), options_(options) {
         for (const RuleTensor & tensor : tensors_) {
             momentum_.emplace_back(options.momentum > 0.0f ? tensor.weight.size() : 0, 0.0f);
         }

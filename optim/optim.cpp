@@ -3,9 +3,6 @@
 #include "optim/decoupled.h"
 #include "optim/local-steps.h"
 
-#include <algorithm>
-#include <cmath>
-
 namespace gt {
 
 // --- the tables: a replicator or a rule more is a row more --------------------------------------------
@@ -29,7 +26,8 @@ static const ReplicatorRow kReplicators[] = {
      [](const OptimOptions & o, const Shapes & shapes, Wire wire) {
          return make_demo(shapes, parse_chunk(o.chunk), o.top_k, wire);
      }},
-    {"random", "rows of the momentum, drawn anew each round", Scheme::decoupled, "sgd", "q8", 1, false,
+    {"random", "rows of the momentum, drawn anew each round", Scheme::decoupled, "sgd", "q8", 1,
+     false,
      [](const OptimOptions & o, const Shapes & shapes, Wire wire) {
          return make_random(shapes, o.rate, o.seed, wire);
      }},
@@ -42,11 +40,16 @@ static const ReplicatorRow kReplicators[] = {
          return make_slicing(shapes, parse_chunk(o.chunk), o.rate, wire);
      }},
     {"full", "all gradients, each round (baseline)", Scheme::dense, "adamw", "fp32", 1, true,
-     [](const OptimOptions &, const Shapes & shapes, Wire wire) { return make_dense(shapes, wire); }},
-    {"diloco", "local steps, then the change of all weights", Scheme::local, "adamw", "fp16", 30, true,
-     [](const OptimOptions &, const Shapes & shapes, Wire wire) { return make_dense(shapes, wire); }},
-    {"sparseloco", "local steps, then the largest changes of each chunk", Scheme::local, "adamw", "q2",
-     30, false,
+     [](const OptimOptions &, const Shapes & shapes, Wire wire) {
+         return make_dense(shapes, wire);
+     }},
+    {"diloco", "local steps, then the change of all weights", Scheme::local, "adamw", "fp16", 30,
+     true,
+     [](const OptimOptions &, const Shapes & shapes, Wire wire) {
+         return make_dense(shapes, wire);
+     }},
+    {"sparseloco", "local steps, then the largest changes of each chunk", Scheme::local, "adamw",
+     "q2", 30, false,
      [](const OptimOptions & o, const Shapes & shapes, Wire wire) {
          return make_top_k(shapes, parse_chunk(o.chunk), o.top_k, wire);
      }},
@@ -77,11 +80,8 @@ static const RuleRow kRules[] = {
 };
 
 static const std::vector<NameAndHelp> kWires = {
-    {"fp32", "32 bits a value"},
-    {"fp16", "16 bits a value"},
-    {"q8", "8 bits a value"},
-    {"q4", "4 bits a value"},
-    {"q2", "2 bits a value"},
+    {"fp32", "32 bits a value"}, {"fp16", "16 bits a value"}, {"q8", "8 bits a value"},
+    {"q4", "4 bits a value"},    {"q2", "2 bits a value"},
 };
 
 template <class Row, size_t N>
@@ -144,13 +144,14 @@ static Resolved resolve(const OptimOptions & o) {
     Resolved r;
     r.replicator_id = find_name("replicator", replicator_names(), o.replicator);
     r.replicator    = &kReplicators[r.replicator_id];
-    r.rule = &kRules[find_name("rule", rule_names(), o.rule == "auto" ? r.replicator->rule : o.rule)];
-    r.wire = static_cast<Wire>(
-        find_name("wire", kWires, o.wire == "auto" ? r.replicator->wire : o.wire)
-    );
+    r.rule =
+        &kRules[find_name("rule", rule_names(), o.rule == "auto" ? r.replicator->rule : o.rule)];
+    r.wire =
+        static_cast<Wire>(find_name("wire", kWires, o.wire == "auto" ? r.replicator->wire : o.wire)
+        );
     const bool by_sign = r.replicator->scheme == Scheme::decoupled && r.rule == &kRules[0];
-    r.sign  = o.sign == "auto" ? by_sign : o.sign == "on";
-    r.every = o.every == 0 ? r.replicator->every : o.every;
+    r.sign             = o.sign == "auto" ? by_sign : o.sign == "on";
+    r.every            = o.every == 0 ? r.replicator->every : o.every;
     r.sends = r.replicator->make != nullptr && !(o.alone && r.replicator->scheme == Scheme::dense);
     r.chunk = parse_chunk(o.chunk);
     return r;
@@ -180,9 +181,9 @@ static uint64_t layout_digest(const OptimOptions & o, const Resolved & r, const 
     std::string text = format(
         "%s %s %s %lld %.9g %.9g %.9g %llu %llu %d %d %.9g %d %.9g %.9g %.9g %.9g %.9g %.9g %d",
         r.replicator->name, r.rule->name, o.chunk.c_str(), static_cast<long long>(o.top_k), o.rate,
-        o.decay, o.residual_decay, static_cast<unsigned long long>(r.every), static_cast<unsigned long long>(o.seed),
-        r.sign, o.median_norm, o.weight_decay, o.decay_all, o.beta1, o.beta2, o.eps, o.muon_momentum,
-        o.outer_lr, o.outer_momentum, o.overlap
+        o.decay, o.residual_decay, static_cast<unsigned long long>(r.every),
+        static_cast<unsigned long long>(o.seed), r.sign, o.median_norm, o.weight_decay, o.decay_all,
+        o.beta1, o.beta2, o.eps, o.muon_momentum, o.outer_lr, o.outer_momentum, o.overlap
     );
     for (const KindOptions & kind : {o.matrix, o.embedding, o.vector}) {
         text += format(" %.9g %.9g", kind.lr, kind.weight_decay);
@@ -201,11 +202,11 @@ static uint64_t layout_digest(const OptimOptions & o, const Resolved & r, const 
 static std::vector<RuleTensor> rule_tensors(const OptimOptions & o, const Units & units) {
     std::vector<RuleTensor> tensors;
     for (size_t t = 0; t < units.shapes().size(); ++t) {
-        const TensorShape & shape = units.shapes()[t];
-        const ParamView &   param = units.params()[t];
-        const KindOptions & kind  = shape.kind == ParamKind::matrix      ? o.matrix
-                                    : shape.kind == ParamKind::embedding ? o.embedding
-                                                                         : o.vector;
+        const TensorShape & shape  = units.shapes()[t];
+        const ParamView &   param  = units.params()[t];
+        const KindOptions & kind   = shape.kind == ParamKind::matrix      ? o.matrix
+                                     : shape.kind == ParamKind::embedding ? o.embedding
+                                                                          : o.vector;
         const bool          decays = shape.kind != ParamKind::vector || o.decay_all;
         tensors.push_back(
             {.name   = shape.name,
@@ -238,30 +239,38 @@ make_optimizer(const OptimOptions & o, std::vector<ParamView> params, Workers & 
     check_options(o);
     const Resolved r = resolve(o);
     OptimizerParts parts;
-    parts.units =
-        std::make_unique<Units>(std::move(params), r.chunk, r.rule->whole_matrices, workers);
+    parts.units = std::make_unique<Units>(make_units(o, std::move(params), workers));
     if (r.sends) {
         parts.messenger = make_messenger(o, r, *parts.units);
     }
-    const float momentum = o.muon_momentum >= 0.0f                      ? o.muon_momentum
+    const float momentum = o.muon_momentum >= 0.0f                     ? o.muon_momentum
                            : r.replicator->scheme == Scheme::decoupled ? 0.0f
-                                                                        : 0.95f;
+                                                                       : 0.95f;
     parts.rule           = r.rule->make(o, rule_tensors(o, *parts.units), momentum);
     if (r.sends && r.replicator->scheme != Scheme::local) {
         return make_decoupled(
-            std::move(parts),
-            {.decay = o.decay, .fold_by_lr = r.replicator->scheme == Scheme::decoupled, .sign = r.sign}
+            std::move(parts), {.decay      = o.decay,
+                               .fold_by_lr = r.replicator->scheme == Scheme::decoupled,
+                               .sign       = r.sign}
         );
     }
     const bool sparse = o.replicator == "sparseloco";
     return make_local_steps(
-        std::move(parts),
-        {.residual_decay = sparse ? o.residual_decay : 1.0f,
-         .outer_lr       = o.outer_lr >= 0.0f ? o.outer_lr : sparse ? 1.0f : 0.7f,
-         .outer_momentum = o.outer_momentum >= 0.0f ? o.outer_momentum : sparse ? 0.0f : 0.9f,
-         .sign           = r.sign,
-         .overlap        = o.overlap}
+        std::move(parts), {.residual_decay = sparse ? o.residual_decay : 1.0f,
+                           .outer_lr       = o.outer_lr >= 0.0f ? o.outer_lr
+                                             : sparse           ? 1.0f
+                                                                : 0.7f,
+                           .outer_momentum = o.outer_momentum >= 0.0f ? o.outer_momentum
+                                             : sparse                 ? 0.0f
+                                                                      : 0.9f,
+                           .sign           = r.sign,
+                           .overlap        = o.overlap}
     );
+}
+
+Units make_units(const OptimOptions & options, std::vector<ParamView> params, Workers & workers) {
+    const Resolved r = resolve(options);
+    return Units(std::move(params), r.chunk, r.rule->whole_matrices, workers);
 }
 
 int64_t cut_rows(const OptimOptions & options, const ParamView & param) {
@@ -272,19 +281,20 @@ int64_t cut_rows(const OptimOptions & options, const ParamView & param) {
 // --- questions about messages ------------------------------------------------------------------------
 
 // Units over a model of which only the shapes are known.
-static Units shapes_only(const Resolved & r, std::vector<ParamView> params, Workers & workers) {
+static Units
+shapes_only(const OptimOptions & options, std::vector<ParamView> params, Workers & workers) {
     for (ParamView & param : params) {
         param.row_begin = param.row_end = 0;
         param.weight = param.grad = {};
     }
-    return Units(std::move(params), r.chunk, r.rule->whole_matrices, workers);
+    return make_units(options, std::move(params), workers);
 }
 
 int64_t
 message_bytes(const OptimOptions & options, const std::vector<ParamView> & params, uint64_t step) {
     const Resolved r = resolve(options);
     Workers        workers(1);
-    const Units    units = shapes_only(r, params, workers);
+    const Units    units = shapes_only(options, params, workers);
     if (!r.sends) {
         return 0;
     }
@@ -300,7 +310,7 @@ std::string check_message(
 ) {
     const Resolved r = resolve(options);
     Workers        workers(1);
-    const Units    units = shapes_only(r, params, workers);
+    const Units    units = shapes_only(options, params, workers);
     if (!r.sends) {
         return "this replicator sends none";
     }
@@ -308,65 +318,6 @@ std::string check_message(
     round.messages.push_back({.host = "", .bytes = Bytes(message.begin(), message.end())});
     const Inbox inbox = make_messenger(options, r, units)->open(round);
     return inbox.refused.empty() ? "" : inbox.refused[0].substr(2);
-}
-
-// --- gradient norm -----------------------------------------------------------------------------------
-
-int64_t grad_norm_parts(const OptimOptions & options, const std::vector<ParamView> & params) {
-    Workers workers(1);
-    return static_cast<int64_t>(shapes_only(resolve(options), params, workers).all().size());
-}
-
-// The square of each element goes to one of 16 sums by its place, whatever the machine's lanes.
-static double sum_of_squares(const float * x, int64_t n) {
-    double  sums[16] = {};
-    int64_t i        = 0;
-    for (; i + 16 <= n; i += 16) {
-        for (int j = 0; j < 16; ++j) {
-            sums[j] = sums[j] + static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
-        }
-    }
-    for (int j = 0; i + j < n; ++j) {
-        sums[j] = sums[j] + static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
-    }
-    double total = 0.0;
-    for (const double sum : sums) {
-        total = total + sum;
-    }
-    return total;
-}
-
-void grad_norm(
-    const OptimOptions &           options,
-    const std::vector<ParamView> & params,
-    Workers &                      workers,
-    std::span<double>              parts
-) {
-    const Resolved r = resolve(options);
-    const Units    units(params, r.chunk, r.rule->whole_matrices, workers);
-    GT_CHECK(parts.size() == units.all().size(), "grad_norm_parts says how many parts there are");
-    std::fill(parts.begin(), parts.end(), 0.0);
-    units.run_owned([&](int i, float *) {
-        const Unit & unit = units.all()[i];
-        parts[i]          = sum_of_squares(
-            units.params()[unit.tensor].grad.data() + units.offset(unit), units.size(unit)
-        );
-    });
-}
-
-double grad_norm(std::span<const double> parts) {
-    double total = 0.0;
-    for (const double part : parts) {
-        total = total + part;
-    }
-    return std::sqrt(total);
-}
-
-double
-grad_norm(const OptimOptions & options, const std::vector<ParamView> & params, Workers & workers) {
-    std::vector<double> parts(grad_norm_parts(options, params));
-    grad_norm(options, params, workers, parts);
-    return grad_norm(parts);
 }
 
 }  // namespace gt

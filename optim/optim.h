@@ -41,9 +41,9 @@ struct OptimOptions {
     uint64_t    every      = 0;        // steps per round; 0: 1, or 30 for diloco and sparseloco
     uint64_t    seed       = 0;        // random: of the rows
 
-    float       residual_decay = 0.95f;  // sparseloco: of what was not sent
-    float       outer_lr       = -1.0f;  // below 0: diloco 0.7, sparseloco 1
-    float       outer_momentum = -1.0f;  // below 0: diloco 0.9, sparseloco 0
+    float residual_decay = 0.95f;  // sparseloco: of what was not sent
+    float outer_lr       = -1.0f;  // below 0: diloco 0.7, sparseloco 1
+    float outer_momentum = -1.0f;  // below 0: diloco 0.9, sparseloco 0
 
     float       weight_decay = 0.1f;
     bool        decay_all    = false;                      // vectors too
@@ -65,7 +65,9 @@ struct OptimOptions {
         visit("chunk", chunk, "demo, sparseloco: ROWSxCOLUMNS of a chunk, or elements");
         visit("top-k", top_k, "demo, sparseloco: values sent per chunk");
         visit("rate", rate, "random, striding, slicing: part of the rows sent");
-        visit("momentum-decay", decay, "demo, random, striding, slicing: of the momentum, per step");
+        visit(
+            "momentum-decay", decay, "demo, random, striding, slicing: of the momentum, per step"
+        );
         visit("every", every, "steps per round; 0: 1, or 30 for diloco and sparseloco");
         visit("residual-decay", residual_decay, "sparseloco: of what was not sent, per round");
         visit("outer-lr", outer_lr, "diloco, sparseloco: rate of a round; -1: 0.7, 1");

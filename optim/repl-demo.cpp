@@ -33,17 +33,22 @@ struct Kind {
 class Chunked : public Replicator {
 public:
     Chunked(
-        const Shapes & shapes, const ChunkTarget & target, int64_t top_k, Wire wire, bool dct, Mean mean
-    ) :
-        wire_(wire), mean_(mean) {
+        const Shapes &      shapes,
+        const ChunkTarget & target,
+        int64_t             top_k,
+        Wire                wire,
+        bool                dct,
+        Mean                mean
+    )
+        : wire_(wire), mean_(mean) {
         for (const TensorShape & shape : shapes) {
             const ChunkGrid grid = chunk_grid(shape, target);
             auto &          kind = kinds_[{grid.side_rows, grid.side_cols}];
             if (!kind.transform) {
-                kind.transform = dct ? make_dct_transform(grid) : make_identity_transform(grid);
-                kind.n         = grid.chunk_size();
-                kind.k         = std::clamp<int64_t>(top_k, 1, kind.n);
-                kind.indices   = IndexCode(kind.n, kind.k);
+                kind.transform   = dct ? make_dct_transform(grid) : make_identity_transform(grid);
+                kind.n           = grid.chunk_size();
+                kind.k           = std::clamp<int64_t>(top_k, 1, kind.n);
+                kind.indices     = IndexCode(kind.n, kind.k);
                 kind.value_bytes = group_bytes(wire, Group::sparse, kind.k);
                 kind.bytes       = kind.value_bytes + kind.indices.bytes();
             }
@@ -63,16 +68,14 @@ public:
         const Plan &, const Unit & unit, const Fold & fold, float * momentum, uint8_t * out
     ) const override;
 
-    void give_back(
-        const Plan &, const Unit & unit, const uint8_t * bytes, float * momentum
-    ) const override;
+    void give_back(const Plan &, const Unit & unit, const uint8_t * bytes, float * momentum)
+        const override;
 
     const char *
     check(const Plan &, const Unit & unit, const uint8_t * bytes, double & norm2) const override;
 
-    void merge(
-        const Plan &, const Unit & unit, std::span<const Piece> pieces, float * update
-    ) const override;
+    void merge(const Plan &, const Unit & unit, std::span<const Piece> pieces, float * update)
+        const override;
 
 private:
     struct Tensor {
@@ -109,7 +112,7 @@ private:
             return;
         }
         const int64_t per_row = tensor.grid.chunks_per_row(), line = 64 / sizeof(float);
-        const float * rows    = grad + next / per_row * tensor.grid.side_rows * tensor.grid.cols +
+        const float * rows = grad + next / per_row * tensor.grid.side_rows * tensor.grid.cols +
                              next % per_row * tensor.grid.side_cols;
         for (int64_t r = 0; r < tensor.grid.side_rows; ++r) {
             for (int64_t c = 0; c < tensor.grid.side_cols; c += line) {
@@ -124,8 +127,8 @@ private:
     // Reads a chunk that passed `check`.
     void decode(const Kind & kind, const uint8_t * bytes, Sparse & chunk) const {
         const char * why = decode_group(wire_, Group::sparse, bytes, kind.k, chunk.value.data());
-        why = why != nullptr ? why
-                             : kind.indices.decode(bytes + kind.value_bytes, chunk.index.data());
+        why              = why != nullptr ? why
+                                          : kind.indices.decode(bytes + kind.value_bytes, chunk.index.data());
         GT_CHECK(why == nullptr, "a piece was not checked");
     }
 
@@ -142,12 +145,12 @@ Sparse make_sparse(int64_t k) {
 void Chunked::extract(
     const Plan &, const Unit & unit, const Fold & fold, float * momentum, uint8_t * out
 ) const {
-    const Tensor &    tensor    = tensors_[unit.tensor];
-    const Kind &      kind      = *tensor.kind;
-    const Transform & transform = *kind.transform;
-    const LaneBuffer  coefficients(transform.batch() * kind.n), work(transform.scratch_size());
-    TopKScratch       scratch;
-    Sparse            sent = make_sparse(kind.k);
+    const Tensor &     tensor    = tensors_[unit.tensor];
+    const Kind &       kind      = *tensor.kind;
+    const Transform &  transform = *kind.transform;
+    const LaneBuffer   coefficients(transform.batch() * kind.n), work(transform.scratch_size());
+    TopKScratch        scratch;
+    Sparse             sent = make_sparse(kind.k);
     std::vector<float> value(kind.k);
     const Fold         scaled{fold.grad, fold.decay, fold.alpha * transform.factor()};
     each_batch(unit, [&](int64_t first, int64_t n, int64_t offset) {
@@ -175,9 +178,8 @@ void Chunked::extract(
     });
 }
 
-void Chunked::give_back(
-    const Plan &, const Unit & unit, const uint8_t * bytes, float * momentum
-) const {
+void Chunked::give_back(const Plan &, const Unit & unit, const uint8_t * bytes, float * momentum)
+    const {
     const Kind &  kind  = *tensors_[unit.tensor].kind;
     const int64_t total = n_chunks(unit);
     Sparse        sent  = make_sparse(kind.k);
@@ -224,8 +226,8 @@ public:
                 place_[at] = static_cast<uint16_t>(sums_.size());
                 sums_.push_back({part, piece.weight});
             } else {
-                Sum & sum = sums_[place_[at]];
-                sum.value = sum.value + part;
+                Sum & sum  = sums_[place_[at]];
+                sum.value  = sum.value + part;
                 sum.weight = sum.weight + piece.weight;
             }
         }
@@ -257,9 +259,8 @@ private:
     std::vector<uint64_t> used_;   // one bit per index
 };
 
-void Chunked::merge(
-    const Plan &, const Unit & unit, std::span<const Piece> pieces, float * update
-) const {
+void Chunked::merge(const Plan &, const Unit & unit, std::span<const Piece> pieces, float * update)
+    const {
     const Tensor &      tensor    = tensors_[unit.tensor];
     const Kind &        kind      = *tensor.kind;
     const Transform &   transform = *kind.transform;

@@ -32,8 +32,9 @@ class RowReplicator : public Replicator {
 public:
     RowReplicator(
         const Shapes & shapes, std::vector<int64_t> view_rows, RowChooser chooser, Wire wire
-    ) :
-        shapes_(shapes), view_rows_(std::move(view_rows)), chooser_(std::move(chooser)), wire_(wire) {}
+    )
+        : shapes_(shapes), view_rows_(std::move(view_rows)), chooser_(std::move(chooser)),
+          wire_(wire) {}
 
     Plan plan(uint64_t round) const override {
         Plan plan{.round = round};
@@ -82,9 +83,8 @@ public:
         });
     }
 
-    void give_back(
-        const Plan & plan, const Unit & unit, const uint8_t * bytes, float * momentum
-    ) const override {
+    void give_back(const Plan & plan, const Unit & unit, const uint8_t * bytes, float * momentum)
+        const override {
         std::vector<float> row, sent;
         each_row(plan, unit, [&](std::span<const int64_t> at, int64_t n) {
             gather(momentum, at, n, row);
@@ -101,9 +101,8 @@ public:
         });
     }
 
-    const char * check(
-        const Plan & plan, const Unit & unit, const uint8_t * bytes, double & norm2
-    ) const override {
+    const char * check(const Plan & plan, const Unit & unit, const uint8_t * bytes, double & norm2)
+        const override {
         const char * why = nullptr;
         float        x[kDenseGroup];
         each_row(plan, unit, [&](std::span<const int64_t>, int64_t n) {
@@ -119,9 +118,8 @@ public:
         return why;
     }
 
-    void merge(
-        const Plan & plan, const Unit & unit, std::span<const Piece> pieces, float * update
-    ) const override {
+    void merge(const Plan & plan, const Unit & unit, std::span<const Piece> pieces, float * update)
+        const override {
         const TensorShape & shape = shapes_[unit.tensor];
         std::memset(update, 0, (unit.end - unit.begin) * shape.cols * sizeof(float));
         double total = 0.0;
@@ -236,9 +234,8 @@ std::vector<int64_t> chunk_view(const Shapes & shapes, const ChunkTarget & chunk
     return view;
 }
 
-std::unique_ptr<Replicator> make_rows(
-    const Shapes & shapes, std::vector<int64_t> view_rows, RowChooser chooser, Wire wire
-) {
+std::unique_ptr<Replicator>
+make_rows(const Shapes & shapes, std::vector<int64_t> view_rows, RowChooser chooser, Wire wire) {
     return std::make_unique<RowReplicator>(shapes, std::move(view_rows), std::move(chooser), wire);
 }
 

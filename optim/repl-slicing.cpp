@@ -6,9 +6,9 @@ namespace gt {
 std::unique_ptr<Replicator>
 make_slicing(const Shapes & shapes, const ChunkTarget & chunk, float rate, Wire wire) {
     const auto window = [rate](uint64_t round, int, int64_t n_rows) {
-        const int64_t per   = rows_at_rate(n_rows, rate);
-        const auto    n     = static_cast<uint64_t>(n_rows);
-        const auto    begin = round % n * static_cast<uint64_t>(per) % n;
+        const int64_t        per   = rows_at_rate(n_rows, rate);
+        const auto           n     = static_cast<uint64_t>(n_rows);
+        const auto           begin = round % n * static_cast<uint64_t>(per) % n;
         std::vector<int64_t> rows;
         for (int64_t i = 0; i < per; ++i) {
             rows.push_back((static_cast<int64_t>(begin) + i) % n_rows);

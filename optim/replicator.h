@@ -94,9 +94,8 @@ std::unique_ptr<Replicator> make_dense(const Shapes & shapes, Wire wire);
 // Some rows, the same on every host. Each tensor is seen as view_rows[tensor] rows, each of one or
 // more of the tensor's own; the chooser says which of them travel in a round.
 using RowChooser = std::function<std::vector<int64_t>(uint64_t round, int tensor, int64_t n_rows)>;
-std::unique_ptr<Replicator> make_rows(
-    const Shapes & shapes, std::vector<int64_t> view_rows, RowChooser chooser, Wire wire
-);
+std::unique_ptr<Replicator>
+make_rows(const Shapes & shapes, std::vector<int64_t> view_rows, RowChooser chooser, Wire wire);
 std::unique_ptr<Replicator>
 make_random(const Shapes & shapes, float rate, uint64_t seed, Wire wire);
 std::unique_ptr<Replicator>

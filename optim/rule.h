@@ -13,9 +13,9 @@ struct RuleTensor {
     std::string      name;
     std::span<float> weight;
     int64_t          rows = 1, cols = 1;  // of the shard
-    ParamKind        kind   = ParamKind::matrix;
-    float            lr     = 1.0f;  // factor on the learning rate
-    float            decay  = 0.0f;  // weight decay; decoupled, before the update
+    ParamKind        kind  = ParamKind::matrix;
+    float            lr    = 1.0f;  // factor on the learning rate
+    float            decay = 0.0f;  // weight decay; decoupled, before the update
 };
 
 class Rule {

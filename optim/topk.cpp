@@ -35,7 +35,7 @@ static uint32_t kth_largest(const uint32_t * bits, int64_t n, int64_t k) {
 }
 
 // Sixteen magnitudes; they are below 2^31, so that signed comparison does.
-using Sixteen = int32_t __attribute__((vector_size(64)));
+using Sixteen      = int32_t __attribute__((vector_size(64)));
 using LooseSixteen = int32_t __attribute__((vector_size(64), aligned(4), may_alias));
 
 // maxima[i] = the largest magnitude of x[i], x[i + G], x[i + 2 G], ...
@@ -67,11 +67,21 @@ static uint32_t lower_bound(const float * x, int64_t n, int64_t k, TopKScratch &
     scratch.maxima.resize(n_groups);
     uint32_t * maxima = scratch.maxima.data();
     switch (n_groups) {
-        case 32: group_maxima<32>(x, n, maxima); break;
-        case 64: group_maxima<64>(x, n, maxima); break;
-        case 128: group_maxima<128>(x, n, maxima); break;
-        case 256: group_maxima<256>(x, n, maxima); break;
-        default: group_maxima<512>(x, n, maxima); break;
+        case 32:
+            group_maxima<32>(x, n, maxima);
+            break;
+        case 64:
+            group_maxima<64>(x, n, maxima);
+            break;
+        case 128:
+            group_maxima<128>(x, n, maxima);
+            break;
+        case 256:
+            group_maxima<256>(x, n, maxima);
+            break;
+        default:
+            group_maxima<512>(x, n, maxima);
+            break;
     }
     uint32_t low = 0xffffffffu, high = 0;
     for (int64_t i = 0; i < n_groups; ++i) {
@@ -101,31 +111,31 @@ static int64_t candidates(const float * x, int64_t n, uint32_t bound, TopKScratc
         index[found++] = static_cast<uint16_t>(at);
     };
 #if defined(__AVX512F__)
-    const __m512i floor = _mm512_set1_epi32(static_cast<int>(bound));
-    const __m512i mask  = _mm512_set1_epi32(0x7fffffff);
-    const auto hits_of = [&](int64_t at) -> uint64_t {
+    const __m512i floor   = _mm512_set1_epi32(static_cast<int>(bound));
+    const __m512i mask    = _mm512_set1_epi32(0x7fffffff);
+    const auto    hits_of = [&](int64_t at) -> uint64_t {
         return _mm512_cmpge_epu32_mask(_mm512_and_si512(_mm512_loadu_si512(x + at), mask), floor);
     };
     for (; i + 64 <= n; i += 64) {
-        uint64_t hits = hits_of(i) | hits_of(i + 16) << 16 | hits_of(i + 32) << 32 |
-                        hits_of(i + 48) << 48;
+        uint64_t hits =
+            hits_of(i) | hits_of(i + 16) << 16 | hits_of(i + 32) << 32 | hits_of(i + 48) << 48;
         for (; hits != 0; hits &= hits - 1) {
             take(i + std::countr_zero(hits));
         }
     }
 #elif defined(__AVX2__)
     // magnitudes are below 2^31, so that signed comparison does
-    const __m256i below = _mm256_set1_epi32(static_cast<int>(bound) - 1);
-    const __m256i mask  = _mm256_set1_epi32(0x7fffffff);
-    const auto hits_of = [&](int64_t at) {
+    const __m256i below   = _mm256_set1_epi32(static_cast<int>(bound) - 1);
+    const __m256i mask    = _mm256_set1_epi32(0x7fffffff);
+    const auto    hits_of = [&](int64_t at) {
         const auto *  from = reinterpret_cast<const __m256i *>(x + at);
         const __m256i some = _mm256_and_si256(_mm256_loadu_si256(from), mask);
         const __m256i over = _mm256_cmpgt_epi32(some, below);
         return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(over)));
     };
     for (; i + 32 <= n; i += 32) {
-        uint32_t hits = hits_of(i) | hits_of(i + 8) << 8 | hits_of(i + 16) << 16 |
-                        hits_of(i + 24) << 24;
+        uint32_t hits =
+            hits_of(i) | hits_of(i + 8) << 8 | hits_of(i + 16) << 16 | hits_of(i + 24) << 24;
         for (; hits != 0; hits &= hits - 1) {
             take(i + std::countr_zero(hits));
         }

@@ -37,12 +37,19 @@ static void transpose_tile(const float * from, int64_t from_stride, float * to, 
 
 // to[c][r] = from[r][c]
 static void transpose(
-    const float * from, int64_t rows, int64_t cols, int64_t from_stride, float * to, int64_t to_stride
+    const float * from,
+    int64_t       rows,
+    int64_t       cols,
+    int64_t       from_stride,
+    float *       to,
+    int64_t       to_stride
 ) {
     const int64_t full_rows = rows / 8 * 8, full_cols = cols / 8 * 8;
     for (int64_t r = 0; r < full_rows; r += 8) {
         for (int64_t c = 0; c < full_cols; c += 8) {
-            transpose_tile(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+            transpose_tile(
+                from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride
+            );
         }
     }
     for (int64_t r = 0; r < rows; ++r) {
@@ -53,7 +60,12 @@ static void transpose(
 }
 
 static void copy_rows(
-    const float * from, int64_t from_stride, float * to, int64_t to_stride, int64_t rows, int64_t cols
+    const float * from,
+    int64_t       from_stride,
+    float *       to,
+    int64_t       to_stride,
+    int64_t       rows,
+    int64_t       cols
 ) {
     for (int64_t r = 0; r < rows; ++r) {
         std::memcpy(to + r * to_stride, from + r * from_stride, cols * sizeof(float));
@@ -64,9 +76,9 @@ static void copy_rows(
 
 class Dct2 : public Transform {
 public:
-    explicit Dct2(const ChunkGrid & grid) :
-        rows_(grid.side_rows), cols_(grid.side_cols), down_(rows_), along_(cols_),
-        row_width_(padded(cols_)), col_width_(padded(rows_)), cosine_(cols_ * row_width_, 0.0f) {
+    explicit Dct2(const ChunkGrid & grid)
+        : rows_(grid.side_rows), cols_(grid.side_cols), down_(rows_), along_(cols_),
+          row_width_(padded(cols_)), col_width_(padded(rows_)), cosine_(cols_ * row_width_, 0.0f) {
         for (int64_t g = 0; g < cols_; ++g) {
             for (int64_t c = 0; c < cols_; ++c) {
                 cosine_[g * row_width_ + c] =
@@ -79,14 +91,14 @@ public:
     int64_t scratch_size() const override {
         return std::max(rows_, col_width_) * row_width_ + cols_ * col_width_;
     }
-    float   factor() const override { return down_.scale() * along_.scale(); }
+    float factor() const override { return down_.scale() * along_.scale(); }
 
-    void forward(const float * x, int64_t stride, int64_t, float * out, float * scratch)
-        const override {
-        float *       a      = scratch;                       // rows x row_width, in room for more
-        float *       b      = scratch + col_width_ * row_width_;  // cols x col_width
-        const float * from   = x;
-        int64_t       pitch  = stride;
+    void
+    forward(const float * x, int64_t stride, int64_t, float * out, float * scratch) const override {
+        float *       a     = scratch;  // rows x row_width, in room for more
+        float *       b     = scratch + col_width_ * row_width_;  // cols x col_width
+        const float * from  = x;
+        int64_t       pitch = stride;
         if (row_width_ != cols_) {
             std::memset(a, 0, rows_ * row_width_ * sizeof(float));
             copy_rows(x, stride, a, row_width_, rows_, cols_);

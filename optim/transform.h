@@ -29,8 +29,9 @@ public:
 
     // Coefficients of n_chunks <= batch() chunks, one chunk after the other, to `out`, each to be
     // multiplied by factor() still. x: the chunks, with `stride` floats from row to row.
-    virtual void
-    forward(const float * x, int64_t stride, int64_t n_chunks, float * out, float * scratch) const = 0;
+    virtual void forward(
+        const float * x, int64_t stride, int64_t n_chunks, float * out, float * scratch
+    ) const = 0;
 
     virtual float factor() const = 0;
 

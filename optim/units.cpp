@@ -14,8 +14,12 @@ namespace gt {
 class IeeeMode {
 public:
 #if defined(__x86_64__)
-    IeeeMode() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
-    ~IeeeMode() { _mm_setcsr(saved_); }
+    IeeeMode() : saved_(_mm_getcsr()) {
+        _mm_setcsr(0x1f80);
+    }
+    ~IeeeMode() {
+        _mm_setcsr(saved_);
+    }
 
 private:
     unsigned saved_;
@@ -24,7 +28,9 @@ private:
         asm volatile("mrs %0, fpcr" : "=r"(saved_));
         asm volatile("msr fpcr, %0" : : "r"(uint64_t{0}));
     }
-    ~IeeeMode() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
+    ~IeeeMode() {
+        asm volatile("msr fpcr, %0" : : "r"(saved_));
+    }
 
 private:
     uint64_t saved_ = 0;
@@ -33,8 +39,8 @@ private:
 
 Units::Units(
     std::vector<ParamView> params, const ChunkTarget & chunk, bool whole_matrices, Workers & workers
-) :
-    params_(std::move(params)), workers_(workers), rooms_(workers.size()) {
+)
+    : params_(std::move(params)), workers_(workers), rooms_(workers.size()) {
     for (size_t t = 0; t < params_.size(); ++t) {
         const ParamView & param = params_[t];
         shapes_.push_back(shape_of(param));
@@ -42,7 +48,8 @@ Units::Units(
         const int64_t       step  = cut_rows(shape, chunk, whole_matrices);
         const int64_t       n_own = (param.row_end - param.row_begin) * shape.cols;
         GT_CHECK(
-            param.row_begin % step == 0 && (param.row_end % step == 0 || param.row_end == shape.rows),
+            param.row_begin % step == 0 &&
+                (param.row_end % step == 0 || param.row_end == shape.rows),
             "a shard is not cut where cut_rows says"
         );
         GT_CHECK(

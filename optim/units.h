@@ -12,7 +12,10 @@ namespace gt {
 class Units {
 public:
     Units(
-        std::vector<ParamView> params, const ChunkTarget & chunk, bool whole_matrices, Workers & workers
+        std::vector<ParamView> params,
+        const ChunkTarget &    chunk,
+        bool                   whole_matrices,
+        Workers &              workers
     );
 
     const Shapes &                 shapes() const { return shapes_; }
@@ -52,5 +55,10 @@ private:
 
     mutable std::vector<LaneBuffer> rooms_;  // one per worker, from its first use on
 };
+
+struct OptimOptions;
+
+// Units as the options (chunk, rule) cut them; in optim.cpp.
+Units make_units(const OptimOptions & options, std::vector<ParamView> params, Workers & workers);
 
 }  // namespace gt

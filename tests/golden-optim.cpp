@@ -36,7 +36,9 @@ public:
     std::string text(const std::string & key) const {
         return gguf_get_val_str(gguf_.get(), find(key));
     }
-    uint32_t number(const std::string & key) const { return gguf_get_val_u32(gguf_.get(), find(key)); }
+    uint32_t number(const std::string & key) const {
+        return gguf_get_val_u32(gguf_.get(), find(key));
+    }
     float real(const std::string & key, float otherwise) const {
         return has(key) ? gguf_get_val_f32(gguf_.get(), find(key)) : otherwise;
     }
@@ -128,23 +130,25 @@ public:
 
 private:
     void read_options() {
-        const bool diloco        = kind_ == "diloco.run";
-        options_.wire            = "fp32";
-        options_.replicator      = diloco ? "diloco" : kind_ == "demo.run" ? "demo"
-                                            : file_.text("golden.replicator");
-        options_.rule            = diloco ? "adamw" : kind_ == "demo.run" ? "sgd"
-                                           : file_.text("golden.base");
-        options_.sign            = diloco ? "off" : kind_ == "demo.run" ? "on"
-                                           : file_.flag("golden.sign") ? "on" : "off";
-        options_.decay           = file_.real("golden.decay", 0.0f);
-        options_.rate            = file_.real("golden.rate", 0.1f);
-        options_.weight_decay    = file_.real("golden.wd", 0.0f);
-        options_.decay_all       = true;
-        options_.beta1           = file_.real("golden.beta1", 0.9f);
-        options_.beta2           = file_.real("golden.beta2", 0.95f);
-        options_.eps             = file_.real("golden.eps", 1e-8f);
-        options_.outer_lr        = file_.real("golden.outer_lr", 0.7f);
-        options_.outer_momentum  = file_.real("golden.outer_momentum", 0.9f);
+        const bool diloco   = kind_ == "diloco.run";
+        options_.wire       = "fp32";
+        options_.replicator = diloco                ? "diloco"
+                              : kind_ == "demo.run" ? "demo"
+                                                    : file_.text("golden.replicator");
+        options_.rule  = diloco ? "adamw" : kind_ == "demo.run" ? "sgd" : file_.text("golden.base");
+        options_.sign  = diloco                      ? "off"
+                         : kind_ == "demo.run"       ? "on"
+                         : file_.flag("golden.sign") ? "on"
+                                                     : "off";
+        options_.decay = file_.real("golden.decay", 0.0f);
+        options_.rate  = file_.real("golden.rate", 0.1f);
+        options_.weight_decay   = file_.real("golden.wd", 0.0f);
+        options_.decay_all      = true;
+        options_.beta1          = file_.real("golden.beta1", 0.9f);
+        options_.beta2          = file_.real("golden.beta2", 0.95f);
+        options_.eps            = file_.real("golden.eps", 1e-8f);
+        options_.outer_lr       = file_.real("golden.outer_lr", 0.7f);
+        options_.outer_momentum = file_.real("golden.outer_momentum", 0.9f);
         if (diloco) {
             options_.every = file_.number("golden.h");
             return;
@@ -188,8 +192,8 @@ private:
     // The rows that travel come from the file; everything else is as make_optimizer does it.
     void make_row_host(Host & host) {
         OptimizerParts    parts;
-        const ChunkTarget chunk = parse_chunk(options_.chunk);
-        parts.units             = std::make_unique<Units>(views(host), chunk, false, workers_);
+        const ChunkTarget chunk   = parse_chunk(options_.chunk);
+        parts.units               = std::make_unique<Units>(views(host), chunk, false, workers_);
         std::vector<int64_t> view = chunk_view(parts.units->shapes(), chunk);
         if (options_.replicator == "random") {
             for (size_t t = 0; t < view.size(); ++t) {
@@ -204,8 +208,8 @@ private:
             return std::vector<int64_t>(first, first + ggml_nelements(t));
         };
         parts.messenger = std::make_unique<Messenger>(
-            *parts.units, MessengerOptions{}, make_rows(parts.units->shapes(), view, rows, Wire::fp32),
-            nullptr
+            *parts.units, MessengerOptions{},
+            make_rows(parts.units->shapes(), view, rows, Wire::fp32), nullptr
         );
         std::vector<RuleTensor> tensors;
         for (int p = 0; p < n_params_; ++p) {
@@ -213,9 +217,9 @@ private:
                 {.name = format("p%d", p), .weight = host.weight[p], .decay = options_.weight_decay}
             );
         }
-        parts.rule = options_.rule == "sgd"
-                         ? make_sgd(tensors)
-                         : make_adamw(tensors, {options_.beta1, options_.beta2, options_.eps});
+        parts.rule     = options_.rule == "sgd"
+                             ? make_sgd(tensors)
+                             : make_adamw(tensors, {options_.beta1, options_.beta2, options_.eps});
         host.optimizer = make_decoupled(
             std::move(parts), {.decay = options_.decay, .sign = options_.sign == "on"}
         );
@@ -253,10 +257,10 @@ private:
     }
 
     std::vector<float> elements(const std::vector<float> & m, const ParamView & param) {
-        const ChunkGrid  grid      = chunk_grid(shape_of(param), parse_chunk(options_.chunk));
-        const auto       transform = make_dct_transform(grid);
-        const LaneBuffer scratch(transform->scratch_size());
-        const int64_t    n = grid.chunk_size(), per_row = grid.chunks_per_row();
+        const ChunkGrid    grid      = chunk_grid(shape_of(param), parse_chunk(options_.chunk));
+        const auto         transform = make_dct_transform(grid);
+        const LaneBuffer   scratch(transform->scratch_size());
+        const int64_t      n = grid.chunk_size(), per_row = grid.chunks_per_row();
         std::vector<float> result(m.size());
         for (int64_t i = 0; i < grid.n_chunks(); ++i) {
             Sparse chunk;
@@ -264,7 +268,8 @@ private:
                 chunk.index.push_back(static_cast<uint16_t>(j));
                 chunk.value.push_back(m[i * n + j]);
             }
-            const int64_t offset = i / per_row * grid.side_rows * grid.cols + i % per_row * grid.side_cols;
+            const int64_t offset =
+                i / per_row * grid.side_rows * grid.cols + i % per_row * grid.side_cols;
             transform->restore(&chunk, 1, result.data() + offset, grid.cols, scratch.data());
         }
         return result;
@@ -306,7 +311,8 @@ private:
     }
 
     void compare_delta(uint32_t step, int h, Worst & worst) {
-        if (options_.replicator == "full" || options_.replicator == "none" || kind_ == "diloco.run") {
+        if (options_.replicator == "full" || options_.replicator == "none" ||
+            kind_ == "diloco.run") {
             return;
         }
         for (int p = 0; p < n_params_; ++p) {

@@ -36,8 +36,13 @@ int main(int argc, char ** argv) {
         for (const auto & wire : wire_names()) {
             for (const auto & rule : rule_names()) {
                 OptimOptions options{
-                    .replicator = replicator.name, .rule = rule.name, .wire = wire.name, .top_k = 9, .rate = 0.3f};
-                options.every       = replicator.name == "diloco" || replicator.name == "sparseloco" ? 2 : 1;
+                    .replicator = replicator.name,
+                    .rule       = rule.name,
+                    .wire       = wire.name,
+                    .top_k      = 9,
+                    .rate       = 0.3f};
+                options.every =
+                    replicator.name == "diloco" || replicator.name == "sparseloco" ? 2 : 1;
                 options.median_norm = wire.name == "q8";
                 options.chunk       = wire.name == "fp16" ? "480" : "64x64";
                 std::printf(

@@ -45,7 +45,7 @@ public:
     void set_gradients(uint64_t host, uint64_t step) {
         for (size_t t = 0; t < grad.size(); ++t) {
             for (size_t i = 0; i < grad[t].size(); ++i) {
-                const float noise  = random_uniform(random_bits(11, host, step, t << 32 | i)) - 0.5f;
+                const float noise = random_uniform(random_bits(11, host, step, t << 32 | i)) - 0.5f;
                 const float common = random_uniform(random_bits(13, t, i / 5)) - 0.5f;
                 grad[t][i]         = 0.01f * (noise + 2.0f * common);
             }
@@ -56,9 +56,9 @@ public:
     std::vector<ParamView> params(const OptimOptions & options, int r = 0, int n = 1) {
         std::vector<ParamView> params;
         for (size_t t = 0; t < shapes_.size(); ++t) {
-            ParamView     param{.name = shapes_[t].name, .ne = shapes_[t].ne, .kind = shapes_[t].kind};
-            const int64_t rows  = shape_of(param).rows, cols = shape_of(param).cols;
-            const int64_t step  = cut_rows(options, param), units = (rows + step - 1) / step;
+            ParamView param{.name = shapes_[t].name, .ne = shapes_[t].ne, .kind = shapes_[t].kind};
+            const int64_t rows = shape_of(param).rows, cols = shape_of(param).cols;
+            const int64_t step = cut_rows(options, param), units = (rows + step - 1) / step;
             param.row_begin     = std::min(rows, units * r / n * step);
             param.row_end       = std::min(rows, units * (r + 1) / n * step);
             const int64_t count = (param.row_end - param.row_begin) * cols;
@@ -102,7 +102,9 @@ inline SimState save(Optimizer & optimizer) {
 inline void load(Optimizer & optimizer, const SimState & saved) {
     auto state = optimizer.state();
     for (size_t i = 0; i < state.tensors.size(); ++i) {
-        std::copy(saved.tensors[i].begin(), saved.tensors[i].end(), state.tensors[i].values.begin());
+        std::copy(
+            saved.tensors[i].begin(), saved.tensors[i].end(), state.tensors[i].values.begin()
+        );
     }
     for (size_t i = 0; i < state.counters.size(); ++i) {
         *state.counters[i].value = saved.counters[i];
@@ -112,9 +114,8 @@ inline void load(Optimizer & optimizer, const SimState & saved) {
     }
 }
 
-inline bool same_bits(
-    const std::vector<std::vector<float>> & a, const std::vector<std::vector<float>> & b
-) {
+inline bool
+same_bits(const std::vector<std::vector<float>> & a, const std::vector<std::vector<float>> & b) {
     for (size_t t = 0; t < a.size(); ++t) {
         if (std::memcmp(a[t].data(), b[t].data(), a[t].size() * sizeof(float)) != 0) {
             return false;
@@ -133,8 +134,8 @@ inline uint64_t digest_of(const std::vector<std::vector<float>> & tensors, uint6
 
 // One host: a model and its optimizer.
 struct SimHost {
-    SimHost(uint64_t id, const OptimOptions & options, Workers & workers) :
-        id(id), optimizer(make_optimizer(options, model.params(options), workers)) {}
+    SimHost(uint64_t id, const OptimOptions & options, Workers & workers)
+        : id(id), optimizer(make_optimizer(options, model.params(options), workers)) {}
 
     Bytes prepare(uint64_t step, float lr = 0.003f) {
         model.set_gradients(id, step);

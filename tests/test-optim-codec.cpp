@@ -19,8 +19,8 @@ TEST_CASE("values_come_out_as_the_encoder_said_and_near_what_went_in") {
                     float              max = 0.0f;
                     for (int64_t i = 0; i < n; ++i) {
                         const float u = random_uniform(random_bits(n, i)) - 0.5f;
-                        x[i]          = size * (kind == Group::dense ? u : u + (u < 0 ? -0.2f : 0.2f));
-                        max           = std::max(max, std::fabs(x[i]));
+                        x[i] = size * (kind == Group::dense ? u : u + (u < 0 ? -0.2f : 0.2f));
+                        max  = std::max(max, std::fabs(x[i]));
                     }
                     Bytes bytes(group_bytes(wire, kind, n));
                     encode_group(wire, kind, x.data(), n, bytes.data(), said.data());
@@ -29,8 +29,8 @@ TEST_CASE("values_come_out_as_the_encoder_said_and_near_what_went_in") {
                     const float bound = wire == Wire::fp32   ? 0.0f
                                         : wire == Wire::fp16 ? max / 2048
                                         : wire == Wire::q8   ? max / 200
-                                        : wire == Wire::q4   ? max / (kind == Group::sparse ? 8 : 13)
-                                                             : max;
+                                        : wire == Wire::q4 ? max / (kind == Group::sparse ? 8 : 13)
+                                                           : max;
                     for (int64_t i = 0; i < n; ++i) {
                         REQUIRE(std::fabs(read[i] - x[i]) <= bound);
                     }
@@ -98,10 +98,11 @@ TEST_CASE("indices_come_out_as_they_went_in_near_the_bound") {
 }
 
 TEST_CASE("every_byte_pattern_of_indices_is_refused_or_encodes_to_itself") {
-    for (const auto & [n, k] : std::vector<std::pair<int, int>>{{20, 3}, {16, 5}, {40, 2}, {9, 8}}) {
+    for (const auto & [n, k] :
+         std::vector<std::pair<int, int>>{{20, 3}, {16, 5}, {40, 2}, {9, 8}}) {
         const IndexCode       code(n, k);
         std::vector<uint16_t> index(k);
-        int                   n_good = 0;
+        int                   n_good     = 0;
         const uint64_t        n_patterns = 1ull << std::min<int64_t>(20, 8 * code.bytes());
         for (uint64_t pattern = 0; pattern < n_patterns; ++pattern) {
             Bytes bytes(8), again(8);
@@ -165,7 +166,7 @@ TEST_CASE("a_message_is_refused_if_anything_about_it_is_off") {
     // the rates of a round: the one that most have counts
     Bytes odd = host.prepare(1);
     odd[24] ^= 1;
-    const auto  before = host.model.weight;
+    const auto before = host.model.weight;
     host.optimizer->apply({.round = 1, .messages = {{"x", 1, odd}}});
     CHECK_FALSE(same_bits(before, host.model.weight));
 }

@@ -99,13 +99,14 @@ TEST_CASE("row_replicators_give_every_row_its_turn") {
 }
 
 TEST_CASE("a_coefficient_is_averaged_over_those_who_sent_it") {
-    const Shapes shapes = {{.name = "v", .rows = 8, .cols = 1, .kind = ParamKind::vector, .is_vector = true}};
-    const auto   demo   = make_demo(shapes, parse_chunk("8x8"), 1, Wire::fp32);
-    const auto   top    = make_top_k(shapes, parse_chunk("8x8"), 1, Wire::fp32);
-    const Unit   unit{0, 0, 8};
+    const Shapes shapes = {
+        {.name = "v", .rows = 8, .cols = 1, .kind = ParamKind::vector, .is_vector = true}};
+    const auto demo = make_demo(shapes, parse_chunk("8x8"), 1, Wire::fp32);
+    const auto top  = make_top_k(shapes, parse_chunk("8x8"), 1, Wire::fp32);
+    const Unit unit{0, 0, 8};
     for (const Replicator * r : {demo.get(), top.get()}) {
-        const Plan  plan = r->plan(0);
-        Bytes       a(r->bytes(plan, unit)), b(a);
+        const Plan         plan = r->plan(0);
+        Bytes              a(r->bytes(plan, unit)), b(a);
         std::vector<float> ma(8, 0.0f), mb(8, 0.0f), u(8), ua(8), ub(8);
         ma[2] = 3.0f;  // each host sends another coefficient
         mb[5] = -6.0f;

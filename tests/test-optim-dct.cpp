@@ -67,10 +67,12 @@ TEST_CASE("dct_is_the_orthonormal_one_at_every_size") {
             for (int64_t c = 0; c < kRowLanes; c += 5) {
                 double want = 0.0;
                 for (int64_t i = 0; i < n; ++i) {
-                    want += x.data()[i * kRowLanes + c] * std::cos(M_PI * (2 * i + 1) * k / (2.0 * n));
+                    want +=
+                        x.data()[i * kRowLanes + c] * std::cos(M_PI * (2 * i + 1) * k / (2.0 * n));
                 }
                 want *= std::sqrt((k == 0 ? 1.0 : 2.0) / n);
-                worst = std::max(worst, std::fabs(y.data()[k * kRowLanes + c] * dct.scale() - want));
+                worst =
+                    std::max(worst, std::fabs(y.data()[k * kRowLanes + c] * dct.scale() - want));
             }
         }
         INFO("size " << n);
@@ -93,9 +95,9 @@ TEST_CASE("restore_undoes_forward_for_chunks_of_any_shape") {
         const ChunkGrid grid{.rows = rows, .cols = cols, .side_rows = rows, .side_cols = cols};
         for (const bool is_dct : {true, false}) {
             INFO(rows << "x" << cols << (is_dct ? " dct" : " identity"));
-            const auto         t = is_dct ? make_dct_transform(grid) : make_identity_transform(grid);
-            const int64_t      n = rows * cols;
-            const LaneBuffer   out(n * t->batch()), scratch(t->scratch_size());
+            const auto       t = is_dct ? make_dct_transform(grid) : make_identity_transform(grid);
+            const int64_t    n = rows * cols;
+            const LaneBuffer out(n * t->batch()), scratch(t->scratch_size());
             std::vector<float> x(n), back(n);
             for (int64_t i = 0; i < n; ++i) {
                 x[i] = random_uniform(random_bits(1, rows, cols, i)) - 0.5f;
@@ -123,10 +125,10 @@ TEST_CASE("topk_finds_what_a_sort_finds_and_gives_ties_to_the_lower_index") {
                 for (int64_t i = 0; i < n; ++i) {
                     const uint64_t bits = random_bits(n, k, kind, i);
                     const float    u    = random_uniform(bits) - 0.5f;
-                    x[i] = kind == 0 ? u                                    // all different
-                           : kind == 1 ? static_cast<float>(bits % 5) - 2  // many ties
-                           : kind == 2 ? (i % 97 == 0 ? u : 0.0f)          // nearly all zero
-                                       : 1.0f / static_cast<float>(i + 1); // falling
+                    x[i]                = kind == 0   ? u  // all different
+                                          : kind == 1 ? static_cast<float>(bits % 5) - 2  // many ties
+                                          : kind == 2 ? (i % 97 == 0 ? u : 0.0f)  // nearly all zero
+                                                      : 1.0f / static_cast<float>(i + 1);  // falling
                 }
                 std::vector<int64_t> order(n);
                 std::iota(order.begin(), order.end(), 0);

@@ -36,11 +36,12 @@ struct GraphRun {
         const std::vector<float> & grad,
         const std::vector<float> & momentum
     ) {
-        const ggml_init_params params = {64 * ggml_tensor_overhead() + ggml_graph_overhead(), nullptr, true};
+        const ggml_init_params params = {
+            64 * ggml_tensor_overhead() + ggml_graph_overhead(), nullptr, true};
         state.reset(ggml_init(params));
         nodes.reset(ggml_init(params));
         graph = ggml_new_graph(nodes.get());
-        demo = build_demo_graph(state.get(), nodes.get(), graph, grid, kTopK, kDecay, kAlpha);
+        demo  = build_demo_graph(state.get(), nodes.get(), graph, grid, kTopK, kDecay, kAlpha);
         buffer.reset(ggml_backend_alloc_ctx_tensors(state.get(), backend));
         alloc.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend)));
         REQUIRE(ggml_gallocr_alloc_graph(alloc.get(), graph));

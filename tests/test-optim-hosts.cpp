@@ -17,7 +17,9 @@ static std::vector<OptimOptions> all_options() {
     }
     list.push_back({.replicator = "demo", .rule = "adamw", .wire = "q2", .top_k = 5});
     list.push_back({.replicator = "demo", .wire = "q8", .chunk = "512", .top_k = 9, .every = 2});
-    list.push_back({.replicator = "demo", .rule = "muon", .wire = "fp16", .chunk = "16x32", .top_k = 4});
+    list.push_back(
+        {.replicator = "demo", .rule = "muon", .wire = "fp16", .chunk = "16x32", .top_k = 4}
+    );
     list.push_back({.replicator = "demo", .top_k = 4, .median_norm = true});
     list.push_back({.replicator = "random", .wire = "q4", .every = 2});
     list.push_back({.replicator = "striding", .rule = "adamw", .wire = "q2"});
@@ -58,7 +60,7 @@ TEST_CASE("a_restart_in_the_middle_changes_nothing") {
     Workers workers(2);
     for (const OptimOptions & options : all_options()) {
         INFO(text_of(options));
-        auto                  hosts = sim_hosts(2, options, workers), twins = sim_hosts(2, options, workers);
+        auto hosts = sim_hosts(2, options, workers), twins = sim_hosts(2, options, workers);
         std::vector<SimState> states;
         for (uint64_t step = 0; step < 8; ++step) {
             sim_step(hosts, step);
@@ -141,7 +143,7 @@ TEST_CASE("a_message_that_came_too_late_is_not_lost") {
         // the same gradients with and without a message in between: the momentum must be the same but
         // for the rounding of one addition
         SimHost        host(0, options, workers);
-        const uint64_t step   = std::max<uint64_t>(options.every, 1) - 1;
+        const uint64_t step = std::max<uint64_t>(options.every, 1) - 1;
         for (uint64_t s = 0; s < step; ++s) {
             (void) host.prepare(s);
         }
@@ -216,7 +218,8 @@ TEST_CASE("one_round_may_travel_while_the_next_is_prepared") {
             for (auto & host : hosts) {
                 Round mine = travelling;
                 if (host->id == 2 && step == 4 && !mine.messages.empty()) {
-                    mine.has_mine = false;  // its message of round 3 counts, but it thinks it was late
+                    mine.has_mine =
+                        false;  // its message of round 3 counts, but it thinks it was late
                 }
                 if (step > 0) {
                     host->optimizer->apply(mine);
@@ -275,7 +278,9 @@ TEST_CASE("shares_of_dense_messages_average_to_the_same_bits") {
                 for (auto & host : hosts) {
                     host->optimizer->apply(round);
                 }
-                twin.optimizer->apply({.round = step, .messages = {{"mean", 9, *joined}}, .has_mine = true});
+                twin.optimizer->apply(
+                    {.round = step, .messages = {{"mean", 9, *joined}}, .has_mine = true}
+                );
                 REQUIRE(same_bits(hosts[0]->model.weight, twin.model.weight));
             }
         }
@@ -288,7 +293,7 @@ TEST_CASE("a_malformed_message_is_left_out_by_all") {
     SimHost            a(0, options, workers), b(1, options, workers), c(0, options, workers);
     const Bytes        good = a.prepare(0), other = b.prepare(0);
     (void) c.prepare(0);
-    Bytes bad = other;
+    Bytes bad           = other;
     bad[kHeadBytes + 1] = 0x7f;  // a scale of infinity
     bad[kHeadBytes]     = 0x80;
     CHECK_FALSE(check_message(options, a.model.params(options), 0, bad).empty());

@@ -10,7 +10,9 @@ using namespace gt;
 TEST_CASE("adamw_is_adamw") {
     std::vector<float>  p = {1.0f, -2.0f, 0.5f};
     std::vector<double> q(p.begin(), p.end()), m(3, 0.0), v(3, 0.0);
-    auto rule = make_adamw({{.name = "p", .weight = p, .lr = 0.5f, .decay = 0.1f}}, {.beta1 = 0.9f, .beta2 = 0.99f});
+    auto                rule = make_adamw(
+                       {{.name = "p", .weight = p, .lr = 0.5f, .decay = 0.1f}}, {.beta1 = 0.9f, .beta2 = 0.99f}
+                   );
     for (int t = 1; t <= 50; ++t) {
         std::vector<float> g(3);
         for (int i = 0; i < 3; ++i) {
@@ -33,7 +35,8 @@ TEST_CASE("adamw_is_adamw") {
 TEST_CASE("weights_decay_by_kind") {
     Workers workers(1);
     for (const bool all : {false, true}) {
-        OptimOptions options{.replicator = "none", .rule = "sgd", .weight_decay = 0.5f, .decay_all = all};
+        OptimOptions options{
+            .replicator = "none", .rule = "sgd", .weight_decay = 0.5f, .decay_all = all};
         options.embedding.weight_decay = 2.0f;
         SimHost    host(0, options, workers);
         const auto before = host.model.weight;
@@ -112,13 +115,17 @@ TEST_CASE("the_gradient_norm_does_not_depend_on_threads_or_ranks") {
 TEST_CASE("options_that_make_no_sense_are_named") {
     Workers workers(1);
     for (const OptimOptions & bad : std::vector<OptimOptions>{
-             {.replicator = "demoo"}, {.rule = "sdg"}, {.sign = "yes"}, {.wire = "fp8"}, {.chunk = "x"},
-             {.top_k = 0}, {.rate = 0.0f}, {.decay = 1.0f}}) {
+             {.replicator = "demoo"},
+             {.rule = "sdg"},
+             {.sign = "yes"},
+             {.wire = "fp8"},
+             {.chunk = "x"},
+             {.top_k = 0},
+             {.rate = 0.0f},
+             {.decay = 1.0f}}) {
         CHECK_THROWS_AS(check_options(bad), Error);
     }
-    CHECK_THROWS_AS(
-        check_options({.replicator = "diloco", .every = 1, .overlap = true}), Error
-    );
+    CHECK_THROWS_AS(check_options({.replicator = "diloco", .every = 1, .overlap = true}), Error);
     CHECK(choices(rule_names(), true) == std::vector<std::string>{"auto", "sgd", "adamw", "muon"});
 }
 

@@ -15,7 +15,8 @@ struct BenchShape {
 
 inline std::vector<BenchShape> gpt2_shapes() {
     std::vector<BenchShape> shapes = {
-        {"token_embd", 50257, 768, ParamKind::embedding}, {"position_embd", 1024, 768, ParamKind::embedding}};
+        {"token_embd", 50257, 768, ParamKind::embedding},
+        {"position_embd", 1024, 768, ParamKind::embedding}};
     const auto vector = [&](const std::string & name, int64_t n) {
         shapes.push_back({name, n, 0, ParamKind::vector});
     };

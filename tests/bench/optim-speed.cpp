@@ -34,15 +34,16 @@ struct Best {
 };
 
 int main(int argc, char ** argv) {
-    const int threads = argc > 1 ? std::atoi(argv[1])
-                                 : static_cast<int>(std::thread::hardware_concurrency());
+    const int threads =
+        argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::thread::hardware_concurrency());
     const int repeats = argc > 2 ? std::atoi(argv[2]) : 5;
 
     Workers    workers(threads);
     BenchModel model(gpt2_shapes());
     Best       adamw, demo, extract, merge, adamw_cpu, demo_cpu;
     {
-        auto optimizer = make_optimizer({.replicator = "none", .rule = "adamw"}, model.params(), workers);
+        auto optimizer =
+            make_optimizer({.replicator = "none", .rule = "adamw"}, model.params(), workers);
         for (int i = 0; i <= repeats; ++i) {
             const auto   begin = Clock::now();
             const double cpu   = cpu_seconds();
@@ -66,9 +67,11 @@ int main(int argc, char ** argv) {
         Round        round{.round = static_cast<uint64_t>(i), .has_mine = true};
         round.messages.push_back({"a", 1, optimizer->prepare(i, 1e-4f, 1.0f)});
         const double mid = seconds_since(begin);
-        std::copy(round.messages[0].bytes.begin(), round.messages[0].bytes.begin() + 40, other.begin());
+        std::copy(
+            round.messages[0].bytes.begin(), round.messages[0].bytes.begin() + 40, other.begin()
+        );
         round.messages.push_back({"b", 1, other});
-        n_bytes = other.size();
+        n_bytes          = other.size();
         const auto again = Clock::now();
         optimizer->apply(round);
         if (i > 0) {
@@ -80,7 +83,8 @@ int main(int argc, char ** argv) {
     }
     std::printf(
         "{\"threads\": %d, \"adamw_s\": %.4f, \"demo_s\": %.4f, \"demo_extract_s\": %.4f, "
-        "\"demo_apply_s\": %.4f, \"demo_bytes\": %zu, \"demo_over_adamw\": %.3f, \"adamw_cpu_s\": %.4f, "
+        "\"demo_apply_s\": %.4f, \"demo_bytes\": %zu, \"demo_over_adamw\": %.3f, \"adamw_cpu_s\": "
+        "%.4f, "
         "\"demo_cpu_s\": %.4f, \"demo_over_adamw_cpu\": %.3f}\n",
         threads, adamw.value, demo.value, extract.value, merge.value, n_bytes,
         demo.value / adamw.value, adamw_cpu.value, demo_cpu.value, demo_cpu.value / adamw_cpu.value

@@ -40,9 +40,11 @@ static double rounding_error(Wire wire, Group kind, int64_t n) {
     for (uint64_t trial = 0; trial < 200; ++trial) {
         std::vector<float> x(n), restored(n);
         for (int64_t i = 0; i < n; ++i) {
-            const double u = random_uniform(random_bits(trial, i)) * 0.0077 + 1e-7;  // the tail of a normal
-            const double r = std::sqrt(-2.0 * std::log(u)) * (kind == Group::sparse ? 1.0 : u * 60.0);
-            x[i]           = static_cast<float>(random_bits(trial, i, 1) % 2 == 0 ? r : -r);
+            const double u =
+                random_uniform(random_bits(trial, i)) * 0.0077 + 1e-7;  // the tail of a normal
+            const double r =
+                std::sqrt(-2.0 * std::log(u)) * (kind == Group::sparse ? 1.0 : u * 60.0);
+            x[i] = static_cast<float>(random_bits(trial, i, 1) % 2 == 0 ? r : -r);
         }
         Bytes bytes(group_bytes(wire, kind, n));
         encode_group(wire, kind, x.data(), n, bytes.data(), restored.data());
@@ -55,11 +57,13 @@ static double rounding_error(Wire wire, Group kind, int64_t n) {
 }
 
 int main() {
-    const auto  params = shapes_only();
+    const auto  params  = shapes_only();
     const Wire  wires[] = {Wire::fp32, Wire::fp16, Wire::q8, Wire::q4, Wire::q2};
     std::string json;
-    std::printf("demo, GPT-2 124M\n%-8s %5s %-5s %12s %12s %14s %10s\n", "chunk", "k", "wire", "bytes",
-                "coefficients", "bits/coeff.", "rounding");
+    std::printf(
+        "demo, GPT-2 124M\n%-8s %5s %-5s %12s %12s %14s %10s\n", "chunk", "k", "wire", "bytes",
+        "coefficients", "bits/coeff.", "rounding"
+    );
     for (const char * chunk : {"64x64", "4096"}) {
         for (const int64_t k : {8, 32, 128}) {
             for (size_t w = 0; w < 5; ++w) {
@@ -68,9 +72,9 @@ int main() {
                 const int64_t bytes = message_bytes(options, params, 0);
                 const int64_t n     = coefficients(params, options);
                 std::printf(
-                    "%-8s %5lld %-5s %12lld %12lld %14.2f %9.2f%%\n", chunk, static_cast<long long>(k),
-                    wire_names()[w].name.c_str(), static_cast<long long>(bytes),
-                    static_cast<long long>(n), 8.0 * bytes / n,
+                    "%-8s %5lld %-5s %12lld %12lld %14.2f %9.2f%%\n", chunk,
+                    static_cast<long long>(k), wire_names()[w].name.c_str(),
+                    static_cast<long long>(bytes), static_cast<long long>(n), 8.0 * bytes / n,
                     100.0 * rounding_error(wires[w], Group::sparse, k)
                 );
                 json += format(
@@ -83,14 +87,17 @@ int main() {
     std::printf("\nothers, at their defaults\n");
     for (const auto & replicator : replicator_names()) {
         const OptimOptions options{.replicator = replicator.name};
-        const uint64_t     step  = replicator.name == "diloco" || replicator.name == "sparseloco" ? 29 : 0;
-        const int64_t      bytes = message_bytes(options, params, step);
+        const uint64_t     step =
+            replicator.name == "diloco" || replicator.name == "sparseloco" ? 29 : 0;
+        const int64_t bytes = message_bytes(options, params, step);
         std::printf("%-12s %12lld\n", replicator.name.c_str(), static_cast<long long>(bytes));
-        json += format("\"%s_bytes\": %lld, ", replicator.name.c_str(), static_cast<long long>(bytes));
+        json +=
+            format("\"%s_bytes\": %lld, ", replicator.name.c_str(), static_cast<long long>(bytes));
     }
     const int64_t bytes = message_bytes({}, params, 0);
     std::printf(
-        "{%s\"default_bytes\": %lld, \"reference_bytes\": 16750080, \"default_within_2.4MB\": %s}\n",
+        "{%s\"default_bytes\": %lld, \"reference_bytes\": 16750080, \"default_within_2.4MB\": "
+        "%s}\n",
         json.c_str(), static_cast<long long>(bytes), bytes <= 2400000 ? "true" : "false"
     );
     return bytes <= 2400000 ? 0 : 1;

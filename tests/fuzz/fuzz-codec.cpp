@@ -92,7 +92,9 @@ static void fuzz_shares(std::span<const uint8_t> input) {
         if (!input.empty()) {
             parts[0][40 + input[0] % 16] ^= 1;  // other bounds
         }
-        (void) mean_share(options, make_params(), std::span(parts).first(1), std::span(weights).first(1), why);
+        (void) mean_share(
+            options, make_params(), std::span(parts).first(1), std::span(weights).first(1), why
+        );
     }
 }
 
@@ -121,8 +123,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     }
     const auto & wires       = wire_names();
     const auto & replicators = replicator_names();
-    OptimOptions options{.replicator = replicators[choice / 8 % 7].name, .wire = wires[choice % 5].name,
-                         .top_k = 5, .every = 1, .median_norm = choice > 127};
+    OptimOptions options{
+        .replicator  = replicators[choice / 8 % 7].name,
+        .wire        = wires[choice % 5].name,
+        .top_k       = 5,
+        .every       = 1,
+        .median_norm = choice > 127};
     apply_message(options, 0, bytes);
     apply_message(options, 0, with_content(options, input));
     return 0;

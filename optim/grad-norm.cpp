@@ -1,0 +1,69 @@
+#include "optim/optim.h"
+#include "optim/units.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gt {
+
+int64_t grad_norm_parts(const OptimOptions & options, const std::vector<ParamView> & params) {
+    int64_t n = 0;
+    for (const ParamView & param : params) {
+        const int64_t rows = shape_of(param).rows, step = cut_rows(options, param);
+        n += (rows + step - 1) / step;
+    }
+    return n;
+}
+
+// The square of each element goes to one of 16 sums by its place, whatever the machine's lanes.
+static double sum_of_squares(const float * x, int64_t n) {
+    double  sums[16] = {};
+    int64_t i        = 0;
+    for (; i + 16 <= n; i += 16) {
+        for (int j = 0; j < 16; ++j) {
+            sums[j] = sums[j] + static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+        }
+    }
+    for (int j = 0; i + j < n; ++j) {
+        sums[j] = sums[j] + static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+    }
+    double total = 0.0;
+    for (const double sum : sums) {
+        total = total + sum;
+    }
+    return total;
+}
+
+void grad_norm(
+    const OptimOptions &           options,
+    const std::vector<ParamView> & params,
+    Workers &                      workers,
+    std::span<double>              parts
+) {
+    const Units units = make_units(options, params, workers);
+    GT_CHECK(parts.size() == units.all().size(), "grad_norm_parts says how many parts there are");
+    std::fill(parts.begin(), parts.end(), 0.0);
+    units.run_owned([&](int i, float *) {
+        const Unit & unit = units.all()[i];
+        parts[i]          = sum_of_squares(
+                     units.params()[unit.tensor].grad.data() + units.offset(unit), units.size(unit)
+                 );
+    });
+}
+
+double grad_norm(std::span<const double> parts) {
+    double total = 0.0;
+    for (const double part : parts) {
+        total = total + part;
+    }
+    return std::sqrt(total);
+}
+
+double
+grad_norm(const OptimOptions & options, const std::vector<ParamView> & params, Workers & workers) {
+    std::vector<double> parts(grad_norm_parts(options, params));
+    grad_norm(options, params, workers, parts);
+    return grad_norm(parts);
+}
+
+}  // namespace gt
