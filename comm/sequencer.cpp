@@ -33,13 +33,7 @@ bool Sequencer::poll(Time now) {
     if (!leads_ && !follow(now)) {
         return false;
     }
-    if (!has_settings_) {
-        if (const auto settings = read_settings(store_, keys_)) {
-            apply_settings(*settings, options_.membership);
-            membership_.set_options(options_.membership);
-            has_settings_ = true;
-        }
-    }
+    look_for_settings();
     if (!listed_ || now - looked_ >= options_.presence_poll) {
         look_for_presences(now);
     }
@@ -130,6 +124,17 @@ bool Sequencer::claim(Time now) {
     leads_               = true;
     listed_              = false;
     return true;
+}
+
+// Hosts agree on settings before they say hello. True: they are new.
+bool Sequencer::look_for_settings() {
+    const auto settings = has_settings_ ? std::nullopt : read_settings(store_, keys_);
+    if (settings) {
+        apply_settings(*settings, options_.membership);
+        membership_.set_options(options_.membership);
+        has_settings_ = true;
+    }
+    return settings.has_value();
 }
 
 void Sequencer::look_for_presences(Time now) {
@@ -231,8 +236,8 @@ bool Sequencer::close(Time now) {
         return entry.has_value();
     }
     auto commit = membership_.close(now);
-    if (!commit) {
-        return false;
+    if (!commit || (commit->index == 0 && look_for_settings())) {
+        return false;  // settings that have just come may want more hosts
     }
     return write(std::move(*commit), now);
 }

@@ -51,6 +51,7 @@ private:
     bool follow(Time now);
     bool catch_up(Time now);
     bool claim(Time now);
+    bool look_for_settings();
     void look_for_presences(Time now);
     void take_presence(const std::string & key, Time now);
     void look_for_messages(Time now);
