@@ -25,7 +25,8 @@ void learn_from_data(ModelConfig & config, const ImageData & data, const std::st
     const size_t n = data.classes().size();
     if (static_cast<int64_t>(n) != config.n_classes) {
         throw Error(format(
-            "%s has %lld classes, the data %zu; make a model for it with new-model --classes %zu (--from %s "
+            "%s has %lld classes, the data %zu; make a model for it with new-model --classes %zu "
+            "(--from %s "
             "keeps what it has learnt)",
             where.c_str(), static_cast<long long>(config.n_classes), n, n, where.c_str()
         ));
@@ -63,14 +64,21 @@ Batch to_batch(const ImageBatch & pictures) {
 }
 
 std::vector<float> depth_factors(
-    float rate, uint64_t seed, uint64_t step, const std::string & host, int64_t begin, int64_t end, int64_t n_branches
+    float               rate,
+    uint64_t            seed,
+    uint64_t            step,
+    const std::string & host,
+    int64_t             begin,
+    int64_t             end,
+    int64_t             n_branches
 ) {
     std::vector<float> factors;
     for (int64_t i = begin; i < end; ++i) {
         const uint64_t key = sample_key(seed, step, host, static_cast<uint64_t>(i));
         for (int64_t k = 0; k < n_branches; ++k) {
             const float drop = rate * static_cast<float>(k + 1) / static_cast<float>(n_branches);
-            const float u    = random_uniform(random_bits(key, static_cast<uint64_t>(k), 0x6465707468));
+            const float u =
+                random_uniform(random_bits(key, static_cast<uint64_t>(k), 0x6465707468));
             factors.push_back(u < drop ? 0.0f : 1.0f / (1.0f - drop));
         }
     }
@@ -95,7 +103,7 @@ std::vector<float> softmax(std::span<const float> logits) {
 Evaluation evaluate_pictures(StepGraph & graph, ImageLoader & loader, int64_t n_batches) {
     Evaluation result;
     size_t     n_right = 0;
-    n_batches          = n_batches > 0 ? std::min(n_batches, loader.n_batches()) : loader.n_batches();
+    n_batches = n_batches > 0 ? std::min(n_batches, loader.n_batches()) : loader.n_batches();
     for (int64_t b = 0; b < n_batches; ++b) {
         const ImageBatch & pictures = loader.at(static_cast<uint64_t>(b));
         graph.run(to_batch(pictures));
@@ -110,7 +118,8 @@ Evaluation evaluate_pictures(StepGraph & graph, ImageLoader & loader, int64_t n_
             const auto         best   = std::max_element(row.begin(), row.end()) - row.begin();
             const auto         label  = static_cast<size_t>(pictures.labels[i]);
             result.answers.push_back(
-                {pictures.items[i], pictures.labels[i], static_cast<int32_t>(best), shares[static_cast<size_t>(best)]}
+                {pictures.items[i], pictures.labels[i], static_cast<int32_t>(best),
+                 shares[static_cast<size_t>(best)]}
             );
             n_right += static_cast<size_t>(best) == label;
             result.loss -= std::log(std::max(1e-30, static_cast<double>(shares[label])));
@@ -122,7 +131,9 @@ Evaluation evaluate_pictures(StepGraph & graph, ImageLoader & loader, int64_t n_
     return result;
 }
 
-size_t write_mistakes(const std::string & path, const ImageData & data, const Evaluation & evaluation, size_t n) {
+size_t write_mistakes(
+    const std::string & path, const ImageData & data, const Evaluation & evaluation, size_t n
+) {
     std::vector<Answer> wrong;
     for (const Answer & answer : evaluation.answers) {
         if (answer.predicted != answer.label) {
@@ -142,7 +153,10 @@ size_t write_mistakes(const std::string & path, const ImageData & data, const Ev
         }
         const auto name = [&](int32_t k) { return data.classes()[static_cast<size_t>(k)]; };
         mistakes.push_back(
-            {{view->width, view->height, view->channels, {view->pixels, view->pixels + view->n_bytes()}},
+            {{view->width,
+              view->height,
+              view->channels,
+              {view->pixels, view->pixels + view->n_bytes()}},
              data.item(answer.item).name,
              name(answer.label),
              name(answer.predicted),

@@ -28,13 +28,19 @@ Batch to_batch(const ImageBatch & pictures);
 // probability that grows from `rate / n_branches` at the first to `rate` at the last, or else
 // scaled up so that its mean stays. A pure function of its arguments. [n_branches, end - begin]
 std::vector<float> depth_factors(
-    float rate, uint64_t seed, uint64_t step, const std::string & host, int64_t begin, int64_t end, int64_t n_branches
+    float               rate,
+    uint64_t            seed,
+    uint64_t            step,
+    const std::string & host,
+    int64_t             begin,
+    int64_t             end,
+    int64_t             n_branches
 );
 
 struct Answer {
-    int64_t item       = -1;  // which picture of the data
-    int32_t label      = 0;   // what it is
-    int32_t predicted  = 0;   // what the model says; of equals the first
+    int64_t item       = -1;    // which picture of the data
+    int32_t label      = 0;     // what it is
+    int32_t predicted  = 0;     // what the model says; of equals the first
     float   confidence = 0.0f;  // in `predicted`
 };
 
@@ -53,6 +59,8 @@ std::vector<float> softmax(std::span<const float> logits);
 
 // The wrong answers the model was surest of, for people: a contact sheet of at most n at `path`.
 // Returns how many there are on it.
-size_t write_mistakes(const std::string & path, const ImageData & data, const Evaluation & evaluation, size_t n = 60);
+size_t write_mistakes(
+    const std::string & path, const ImageData & data, const Evaluation & evaluation, size_t n = 60
+);
 
 }  // namespace gt

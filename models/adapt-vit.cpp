@@ -23,7 +23,9 @@ std::vector<float> resize_grid(std::span<const float> grid, int64_t C, int64_t f
     };
     std::vector<Tap> taps;
     for (int64_t i = 0; i < to; ++i) {
-        const float x     = (static_cast<float>(i) + 0.5f) * static_cast<float>(from) / static_cast<float>(to) - 0.5f;
+        const float x =
+            (static_cast<float>(i) + 0.5f) * static_cast<float>(from) / static_cast<float>(to) -
+            0.5f;
         const float floor = std::floor(x);
         Tap         tap{.at = {}, .weight = cubic_weights(x - floor)};
         for (int64_t k = 0; k < 4; ++k) {
@@ -36,9 +38,10 @@ std::vector<float> resize_grid(std::span<const float> grid, int64_t C, int64_t f
         for (int64_t x = 0; x < to; ++x) {
             float * cell = &out[static_cast<size_t>((y * to + x) * C)];
             for (int k = 0; k < 16; ++k) {
-                const Tap &   ty = taps[y], & tx = taps[x];
-                const float   w    = ty.weight[k / 4] * tx.weight[k % 4];
-                const float * from_cell = &grid[static_cast<size_t>((ty.at[k / 4] * from + tx.at[k % 4]) * C)];
+                const Tap &   ty = taps[y], &tx = taps[x];
+                const float   w = ty.weight[k / 4] * tx.weight[k % 4];
+                const float * from_cell =
+                    &grid[static_cast<size_t>((ty.at[k / 4] * from + tx.at[k % 4]) * C)];
                 for (int64_t c = 0; c < C; ++c) {
                     cell[c] += w * from_cell[c];
                 }
@@ -60,9 +63,9 @@ ModelFile adapt_vit(ModelFile model, int64_t image, int64_t classes, uint64_t se
         config.class_names.clear();
     }
     check_config(config, "new-model");
-    ModelFile made = empty_model(config);
-    made.keys      = std::move(model.keys);
-    made.notes     = model.notes;
+    ModelFile made  = empty_model(config);
+    made.keys       = std::move(model.keys);
+    made.notes      = model.notes;
     const int64_t C = config.n_embd, first = config.has_class_token() ? 1 : 0;
     for (ModelTensor & tensor : made.tensors) {
         const std::string &  name = tensor.spec.name;
@@ -70,8 +73,8 @@ ModelFile adapt_vit(ModelFile model, int64_t image, int64_t classes, uint64_t se
         if (name == "v.position_embd.weight" && config.image_size != old.image_size) {
             // the class token's place is no part of the grid
             const auto grid = resize_grid(
-                std::span(was).subspan(static_cast<size_t>(first * C)), C, old.image_size / old.patch_size,
-                config.image_size / config.patch_size
+                std::span(was).subspan(static_cast<size_t>(first * C)), C,
+                old.image_size / old.patch_size, config.image_size / config.patch_size
             );
             tensor.data.assign(was.begin(), was.begin() + first * C);
             tensor.data.insert(tensor.data.end(), grid.begin(), grid.end());

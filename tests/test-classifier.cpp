@@ -44,7 +44,13 @@ struct Setup {
             }
             model->weights().set(model->weights().at(spec.name), values);
         }
-        options = {.B = 4, .T = c.n_positions(), .image_size = c.image_size, .channels = 1, .form = form, .smoothing = 0.1f};
+        options = {
+            .B          = 4,
+            .T          = c.n_positions(),
+            .image_size = c.image_size,
+            .channels   = 1,
+            .form       = form,
+            .smoothing  = 0.1f};
         options.mixup = mixup;
         options.depth = depth;
     }
@@ -70,7 +76,10 @@ Batch some_batch() {
 
 // Largest difference between a and x * b + y * c, against the largest value.
 double difference(
-    const std::vector<std::vector<float>> & a, double x, const std::vector<std::vector<float>> & b, double y = 0.0,
+    const std::vector<std::vector<float>> & a,
+    double                                  x,
+    const std::vector<std::vector<float>> & b,
+    double                                  y = 0.0,
     const std::vector<std::vector<float>> & c = {}
 ) {
     double worst = 0.0, largest = 0.0;
@@ -88,12 +97,13 @@ double difference(
 
 TEST_CASE("mixup_is_the_weighted_sum_of_two_losses_and_their_gradients") {
     for (const Form form : {Form::fused, Form::portable}) {
-        Setup       s(form, true), plain(form);
-        Batch       batch = some_batch();
-        StepGraph   mixed(s.backend, *s.model, s.options), one(plain.backend, *plain.model, plain.options);
+        Setup     s(form, true), plain(form);
+        Batch     batch = some_batch();
+        StepGraph mixed(s.backend, *s.model, s.options),
+            one(plain.backend, *plain.model, plain.options);
         const float mix = batch.mix = 0.7f;
 
-        const double loss  = mixed.run(batch, 0.25f);
+        const double loss   = mixed.run(batch, 0.25f);
         const double loss_a = one.run(batch, 0.25f);
         const auto   a      = plain.grads();
         std::swap(batch.labels, batch.mix_labels);
@@ -107,7 +117,8 @@ TEST_CASE("stochastic_depth_leaves_out_whole_branches") {
     for (const Form form : {Form::fused, Form::portable}) {
         Setup     s(form, false, true), plain(form);
         Batch     batch = some_batch();
-        StepGraph dropped(s.backend, *s.model, s.options), all(plain.backend, *plain.model, plain.options);
+        StepGraph dropped(s.backend, *s.model, s.options),
+            all(plain.backend, *plain.model, plain.options);
 
         batch.depth.assign(4 * 4, 1.0f);  // nothing is dropped
         CHECK(dropped.run(batch) == Approx(all.run(batch)).epsilon(1e-5));
@@ -122,7 +133,7 @@ TEST_CASE("stochastic_depth_leaves_out_whole_branches") {
             std::vector<float> g(n_elements(param));
             s.model->weights().get_grad(param, g);
             const bool in_block = param.name.rfind("v.blk.1.", 0) == 0;
-            const bool zero     = std::all_of(g.begin(), g.end(), [](float x) { return x == 0.0f; });
+            const bool zero = std::all_of(g.begin(), g.end(), [](float x) { return x == 0.0f; });
             INFO(param.name);
             CHECK((!in_block || zero));
             CHECK((in_block || !zero || param.name.find("attn_k.bias") != std::string::npos));
@@ -152,7 +163,8 @@ TEST_CASE("depth_factors_depend_on_seed_step_host_and_sample_only") {
 TEST_CASE("positions_are_interpolated_as_pytorch_does_it") {
     // torch.nn.functional.interpolate(x, size, mode="bicubic") of x = [[1, 2], [3, 5]]
     const std::vector<float> grid = {1, 2, 3, 5};
-    const std::vector<float> want = {0.747119f, 1.282986f, 1.818854f, 1.869792f, 2.750000f, 3.630208f, 2.992465f, 4.217014f, 5.441563f};
+    const std::vector<float> want = {0.747119f, 1.282986f, 1.818854f, 1.869792f, 2.750000f,
+                                     3.630208f, 2.992465f, 4.217014f, 5.441563f};
     const auto               got  = resize_grid(grid, 1, 2, 3);
     REQUIRE(got.size() == want.size());
     for (size_t i = 0; i < want.size(); ++i) {
@@ -186,7 +198,9 @@ TEST_CASE("a_model_for_other_pictures_keeps_what_it_has_learnt") {
 TEST_CASE("a_model_learns_names_and_normalisation_from_its_data_and_keeps_them") {
     const TempFolder folder;
     for (int i = 0; i < 8; ++i) {
-        folder.write(format("%s/%d.png", i % 2 ? "cat" : "dog", i), encode(pattern(20, 20, 1, i), "png"));
+        folder.write(
+            format("%s/%d.png", i % 2 ? "cat" : "dog", i), encode(pattern(20, 20, 1, i), "png")
+        );
     }
     ModelConfig c = small_vit();
     c.n_classes   = 2;
@@ -206,5 +220,7 @@ TEST_CASE("a_model_learns_names_and_normalisation_from_its_data_and_keeps_them")
     CHECK(again.image_stored == c.image_stored);
 
     c.n_classes = 3;
-    CHECK(error_has([&] { learn_from_data(c, data, "vit.gguf"); }, "vit.gguf has 3 classes, the data 2"));
+    CHECK(error_has(
+        [&] { learn_from_data(c, data, "vit.gguf"); }, "vit.gguf has 3 classes, the data 2"
+    ));
 }

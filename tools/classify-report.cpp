@@ -61,27 +61,45 @@ std::string confusions_text(const Matrix & matrix, const std::vector<std::string
             }
         }
     }
-    std::stable_sort(pairs.begin(), pairs.end(), [](const Pair & a, const Pair & b) { return a.n > b.n; });
+    std::stable_sort(pairs.begin(), pairs.end(), [](const Pair & a, const Pair & b) {
+        return a.n > b.n;
+    });
     pairs.resize(std::min<size_t>(20, pairs.size()));
     return "\nmost frequent confusions\n" + joined(pairs, "", [&](const Pair & p) {
-               return format("%7lld  %s taken for %s\n", static_cast<long long>(p.n), names[p.is].c_str(), names[p.answer].c_str());
+               return format(
+                   "%7lld  %s taken for %s\n", static_cast<long long>(p.n), names[p.is].c_str(),
+                   names[p.answer].c_str()
+               );
            });
 }
 
 }  // namespace
 
 std::string answer_text(
-    const std::string & picture, std::span<const float> logits, const std::vector<std::string> & names, int64_t top, bool json
+    const std::string &              picture,
+    std::span<const float>           logits,
+    const std::vector<std::string> & names,
+    int64_t                          top,
+    bool                             json
 ) {
     const std::vector<float> shares = softmax(logits);
     std::vector<size_t>      order(shares.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shares[a] > shares[b]; });
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+        return shares[a] > shares[b];
+    });
     order.resize(std::min(order.size(), static_cast<size_t>(std::max<int64_t>(1, top))));
     if (json) {
-        return "{\"picture\":" + quoted(picture) + ",\"answers\":[" + joined(order, ",", [&](size_t k) {
-                   return format("{\"class\":%s,\"share\":%.6f}", quoted(names[k]).c_str(), shares[k]);
-               }) + "]}";
+        return "{\"picture\":" + quoted(picture) + ",\"answers\":[" +
+               joined(
+                   order, ",",
+                   [&](size_t k) {
+                       return format(
+                           "{\"class\":%s,\"share\":%.6f}", quoted(names[k]).c_str(), shares[k]
+                       );
+                   }
+               ) +
+               "]}";
     }
     return picture + ": " + joined(order, ", ", [&](size_t k) {
                return format("%s %.1f %%", names[k].c_str(), 100.0 * shares[k]);
@@ -89,7 +107,10 @@ std::string answer_text(
 }
 
 std::string report_text(
-    const std::string & data, const Evaluation & evaluation, const std::vector<std::string> & names, bool json
+    const std::string &              data,
+    const Evaluation &               evaluation,
+    const std::vector<std::string> & names,
+    bool                             json
 ) {
     Matrix matrix(names.size(), std::vector<int64_t>(names.size()));
     for (const Answer & answer : evaluation.answers) {
@@ -100,15 +121,18 @@ std::string report_text(
             return "[" + joined(counts, ",", [](int64_t n) { return std::to_string(n); }) + "]";
         };
         return format(
-            "{\"data\":%s,\"pictures\":%zu,\"accuracy\":%.9g,\"loss\":%.9g,\"classes\":[%s],\"confusion\":[%s]}",
-            quoted(data).c_str(), evaluation.answers.size(), static_cast<float>(evaluation.accuracy), static_cast<float>(evaluation.loss),
+            "{\"data\":%s,\"pictures\":%zu,\"accuracy\":%.9g,\"loss\":%.9g,\"classes\":[%s],"
+            "\"confusion\":[%s]}",
+            quoted(data).c_str(), evaluation.answers.size(),
+            static_cast<float>(evaluation.accuracy), static_cast<float>(evaluation.loss),
             joined(names, ",", quoted).c_str(), joined(matrix, ",", row).c_str()
         );
     }
     return format(
-               "%s: %zu pictures, %.2f %% right, loss %.4f\n", data.c_str(), evaluation.answers.size(),
-               100.0 * evaluation.accuracy, evaluation.loss
-           ) + (names.size() <= 20 ? matrix_text(matrix, names) : confusions_text(matrix, names));
+               "%s: %zu pictures, %.2f %% right, loss %.4f\n", data.c_str(),
+               evaluation.answers.size(), 100.0 * evaluation.accuracy, evaluation.loss
+           ) +
+           (names.size() <= 20 ? matrix_text(matrix, names) : confusions_text(matrix, names));
 }
 
 }  // namespace gt

@@ -4,8 +4,7 @@
 //   classify -m vit-trained.gguf photos/            accuracy and confusion matrix
 //
 // Read next: ggml-train/classifier.h (which training's validation uses too).
-#include "ggml-train/model-file.h"
-#include "models/blocks.h"
+#include "tools/classify-model.h"
 #include "tools/classify-report.h"
 #include "tools/flags.h"
 
@@ -20,8 +19,8 @@ namespace {
 struct ClassifyFlags {
     std::string              model, part = "auto", mistakes;
     std::vector<std::string> paths;
-    double                   val     = 0.1;
-    int64_t                  top     = 5, batch = 64;
+    double                   val = 0.1;
+    int64_t                  top = 5, batch = 64;
     int                      threads = 0;
     bool                     json    = false;
 
@@ -29,49 +28,23 @@ struct ClassifyFlags {
         visit("model,m", model, "the model (GGUF, trained by train-vit)");
         visit("top", top, "answers per picture");
         visit("json", json, "one JSON object per picture, or one for a folder");
-        visit("part", part, "of labelled pictures: validation: what train-vit kept back; auto: that, where the data "
-              "brings a split of its own, else all", {"auto", "validation", "all"});
+        visit(
+            "part", part,
+            "of labelled pictures: validation: what train-vit kept back; auto: that, where the "
+            "data "
+            "brings a split of its own, else all",
+            {"auto", "validation", "all"}
+        );
         visit("val", val, "share kept back by train-vit --val");
-        visit("mistakes", mistakes, "labelled pictures: write the worst mistakes to this .html or .png");
+        visit(
+            "mistakes", mistakes,
+            "labelled pictures: write the worst mistakes to this .html or .png"
+        );
         visit("batch", batch, "pictures computed at once");
         visit("threads,t", threads, "0: all cores");
-        visit.positional("PICTURE", paths, "pictures; or a labelled folder, IDX files, CIFAR batches");
-    }
-};
-
-// A model ready to answer.
-struct Classifier {
-    ModelFile                    file;
-    Backend                      backend;
-    std::unique_ptr<Transformer> model;
-    StepGraph                    graph;
-    std::vector<std::string>     names;
-
-    Classifier(const ClassifyFlags & f, int n_threads, int64_t B)
-        : file(load(f.model)), backend("cpu", n_threads), model(make_model(backend, file.config, false)),
-          graph(backend, fill(), {.B = B, .T = file.config.n_positions(), .image_size = file.config.image_size,
-                                  .channels = file.config.channels, .goal = GraphOptions::Goal::logits}),
-          names(file.config.class_names) {
-        for (int64_t i = static_cast<int64_t>(names.size()); i < file.config.n_classes; ++i) {
-            names.push_back("class " + std::to_string(i));
-        }
-    }
-
-    static ModelFile load(const std::string & path) {
-        ModelFile file = load_model(path);
-        if (file.config.arch != "vit") {
-            throw Error(path + " is a model of text; generate lets it write");
-        }
-        if (file.config.image_std.empty() || file.config.image_stored == 0) {
-            throw Error(path + " does not say how it sees pictures: it is not trained yet; see train-vit");
-        }
-        return file;
-    }
-    Transformer & fill() {
-        for (const ModelTensor & tensor : file.tensors) {
-            model->weights().set(model->weights().at(tensor.spec.name), tensor.data);
-        }
-        return *model;
+        visit.positional(
+            "PICTURE", paths, "pictures; or a labelled folder, IDX files, CIFAR batches"
+        );
     }
 };
 
@@ -91,18 +64,24 @@ bool classify_picture(const ClassifyFlags & f, Classifier & c, const std::string
     return true;
 }
 
-void classify_labelled(const ClassifyFlags & f, Classifier & c, const std::string & path, int n_threads) {
+void classify_labelled(
+    const ClassifyFlags & f, Classifier & c, const std::string & path, int n_threads
+) {
     const ImageSpec spec = image_spec(c.file.config);
     const auto      open = [&](double val) {
         return std::make_unique<ImageData>(
-            path, spec, ImageOptions{.classes = c.names, .val_fraction = val, .cache_path = "", .n_threads = n_threads}
+            path, spec,
+            ImageOptions{
+                     .classes = c.names, .val_fraction = val, .cache_path = "", .n_threads = n_threads}
         );
     };
     auto data = open(f.part == "validation" ? f.val : f.part == "all" ? 1.0 : 0.0);
     if (data->val().empty()) {  // no split of its own
         data = open(1.0);
     }
-    ImageLoader loader(*data, {.batch = static_cast<int>(c.graph.options().B), .val = true, .n_threads = n_threads});
+    ImageLoader loader(
+        *data, {.batch = static_cast<int>(c.graph.options().B), .val = true, .n_threads = n_threads}
+    );
     const Evaluation result = evaluate_pictures(c.graph, loader);
     std::printf("%s\n", report_text(path, result, c.names, f.json).c_str());
     for (const SkippedFile & file : data->skipped()) {
@@ -115,7 +94,8 @@ void classify_labelled(const ClassifyFlags & f, Classifier & c, const std::strin
 
 // A folder, or a file that is one of a labelled set, is not a picture.
 bool is_labelled(const std::string & path) {
-    return std::filesystem::is_directory(path) || path.find("-ubyte") != path.npos || path.ends_with(".bin");
+    return std::filesystem::is_directory(path) || path.find("-ubyte") != path.npos ||
+           path.ends_with(".bin");
 }
 
 }  // namespace
@@ -131,10 +111,15 @@ int main(int argc, char ** argv) {
         if (f.paths.empty()) {
             throw UsageError("name a picture, or a folder of labelled ones");
         }
-        const int  n_threads = f.threads > 0 ? f.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-        const bool labelled  = std::any_of(f.paths.begin(), f.paths.end(), is_labelled);
-        Classifier one(f, n_threads, 1);
-        auto       many = labelled ? std::make_unique<Classifier>(f, n_threads, std::max<int64_t>(1, f.batch)) : nullptr;
+        const int n_threads =
+            f.threads > 0 ? f.threads
+                            : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+        const bool labelled = std::any_of(f.paths.begin(), f.paths.end(), is_labelled);
+        Classifier one(f.model, n_threads, 1);
+        auto       many =
+            labelled
+                        ? std::make_unique<Classifier>(f.model, n_threads, std::max<int64_t>(1, f.batch))
+                        : nullptr;
         for (const std::string & path : f.paths) {
             if (is_labelled(path)) {
                 classify_labelled(f, *many, path, n_threads);
