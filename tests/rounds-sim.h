@@ -4,6 +4,7 @@
 // is a number that exists once. A host owes numbers (its residual) until a commit lists a message of
 // its that carries them. The shared state is a digest over all that was applied. So the ledger sees
 // at once if hosts apply different things, anything twice, or lose a settled message.
+// Longer than other files: stores, ledger, host and world of one play are read together.
 #pragma once
 
 #include "comm/round-client.h"
