@@ -16,7 +16,7 @@ struct HubDisk::Upload {
     fs::path          aside;
     uint64_t          size = 0, part_bytes = 0, n_left = 0;
     std::vector<bool> have;
-    bool              done                        = false;
+    bool              done = false, failed = false;
     Outcome           outcome                     = Outcome::incomplete;
     std::chrono::steady_clock::time_point touched = std::chrono::steady_clock::now();
 
@@ -100,8 +100,11 @@ HubDisk::write_part(const std::string & key, const Part & part, std::span<const 
     const std::shared_ptr<Upload> upload = open_upload(key, part);
     std::lock_guard<std::mutex>   lock(upload->mutex);
     upload->touched = std::chrono::steady_clock::now();
-    if (upload->done) {
-        return upload->outcome;  // the answer to the last part got lost
+    if (upload->failed) {
+        throw StoreError("the hub could not finish this upload; send it again");
+    }
+    if (upload->done) {  // the answer to the last part got lost
+        return upload->outcome == Outcome::created ? Outcome::there : upload->outcome;
     }
     if (!upload->have[part.index]) {
         write_at(upload->aside, begin, data);
@@ -111,14 +114,20 @@ HubDisk::write_part(const std::string & key, const Part & part, std::span<const 
     if (upload->n_left > 0) {
         return Outcome::incomplete;
     }
-    {
+    try {
         const File file(::open(upload->aside.c_str(), O_RDONLY | O_CLOEXEC));
         if (file.fd() < 0 || ::fsync(file.fd()) != 0) {
             fail_file("can't flush", upload->aside, errno);
         }
+        upload->outcome = adopt(upload->aside, key, upload->size, part.if_absent);
+        upload->done    = true;
+    } catch (const StoreError &) {  // a full disk: the parts are asked for again
+        std::lock_guard<std::mutex> all(mutex_);
+        upload->failed = true;
+        uploads_.erase(part.upload);
+        reserved_ -= upload->size;
+        throw;
     }
-    upload->outcome = adopt(upload->aside, key, upload->size, part.if_absent);
-    upload->done    = true;
     std::lock_guard<std::mutex> all(mutex_);
     reserved_ -= upload->size;
     return upload->outcome;

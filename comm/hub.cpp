@@ -122,6 +122,7 @@ struct Hub::Impl {
         }
         if (options.status_port >= 0) {
             local.set_payload_max_length(0);
+            local.new_task_queue = [] { return new HubThreads(32); };
             local_port =
                 options.status_port == 0
                     ? local.bind_to_any_port("127.0.0.1")
@@ -140,7 +141,9 @@ struct Hub::Impl {
         }
         server_thread = std::thread([this] { server.listen_after_bind(); });
         server.wait_until_ready();
-        hook_thread  = std::thread([this] { run_hooks(); });
+        if (options.hooks) {
+            hook_thread = std::thread([this] { run_hooks(); });
+        }
         house_thread = std::thread([this] { keep_house(); });
         log.note(format(
             "listening on port %d, boot %s, %llu keys, %llu bytes", port, requests.boot().c_str(),
@@ -157,15 +160,13 @@ struct Hub::Impl {
             std::deque<std::string> keys;
             keys.swap(new_keys);
             lock.unlock();
-            if (options.hooks) {
-                try {
-                    for (const std::string & key : keys) {
-                        options.hooks->on_put(key);
-                    }
-                    options.hooks->tick(std::chrono::steady_clock::now());
-                } catch (const std::exception & failed) {
-                    log.fault(std::string("sequencer: ") + failed.what());
+            try {
+                for (const std::string & key : keys) {
+                    options.hooks->on_put(key);
                 }
+                options.hooks->tick(std::chrono::steady_clock::now());
+            } catch (const std::exception & failed) {
+                log.fault(std::string("sequencer: ") + failed.what());
             }
             lock.lock();
         }

@@ -37,6 +37,10 @@ public:
         if (r.status == 404 && make_bucket()) {
             r = perform(request);
         }
+        for (int attempt = 0; if_absent && r.status == 409 && attempt < 5; attempt++) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(200));  // another writer is at it
+            r = perform(request);
+        }
         if (if_absent && r.status == 501) {  // it can't: the probe will see a second writer win
             return put(key, value, false);
         }

@@ -77,6 +77,8 @@ set(GT_GGML_IMPL_DIR ${GT_LLAMA_CPP_DIR}/ggml/src)
 add_library(httplib STATIC EXCLUDE_FROM_ALL ${GT_LLAMA_CPP_DIR}/vendor/cpp-httplib/httplib.cpp)
 target_include_directories(httplib SYSTEM PUBLIC ${GT_LLAMA_CPP_DIR}/vendor/cpp-httplib)
 target_compile_definitions(httplib PUBLIC CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_TCP_NODELAY=1)
+# an idle connection looks up four times a second, not a hundred times
+target_compile_definitions(httplib PRIVATE CPPHTTPLIB_KEEPALIVE_TIMEOUT_CHECK_INTERVAL_USECOND=250000)
 target_compile_options(httplib PRIVATE -w)
 if(GT_SANITIZE)
     target_compile_options(httplib PRIVATE -O0)  # optimized and sanitized, GCC takes a quarter of an hour
