@@ -51,6 +51,17 @@ struct Fixture {
 
 }  // namespace
 
+TEST_CASE("time_lost_to_waiting_for_data_is_shown_when_it_matters") {
+    Fixture f;
+    StepLog log(f.dir.path(), 0, f.options(0));
+    f.run(log, 1, 1);
+    CHECK(log.line().find("for data") == std::string::npos);
+    f.time += 0.5;
+    log.step({.step = 2, .loss = 1.0f, .n_tokens = 1000, .waited = 0.25});
+    CHECK_THAT(log.line(), Contains("| waits 25% for data |"));
+    CHECK_THAT(read_text(f.dir / "metrics.jsonl"), Contains("\"waited_seconds\":0.250000"));
+}
+
 TEST_CASE("speed_memory_and_time_left_are_right") {
     Fixture f;
     StepLog log(f.dir.path(), 0, f.options(0));
