@@ -109,7 +109,9 @@ std::vector<char> result_of(const std::map<int, Call> & calls, int rank) {
         }
     }
     std::vector<char> out(bytes);
-    std::memcpy(out.data(), sum.data(), bytes);
+    if (bytes > 0) {
+        std::memcpy(out.data(), sum.data(), bytes);
+    }
     return out;
 }
 
