@@ -106,11 +106,7 @@ void Trainer::finish(Round round, StepResult & result) {
         }
     }
     if (round.fault != Fault::none) {
-        for (uint64_t step : in_flight_) {
-            optimizer_.take_back(step);
-        }
-        in_flight_.clear();
-        join({}, false);
+        join({}, false);  // what is still in flight is settled by later rounds
         return;
     }
     optimizer_.apply(round);
@@ -136,10 +132,12 @@ void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
     for (int i = 0; i < joined.n_parts; ++i) {
         shared_.set_part(i, joined.n_parts, joined.fetch_part(i));
     }
-    for (int part : joined.write_parts) {
-        peers_.put_part(joined.step - 1, part, shared_.part(part, joined.n_write_parts));
-    }
     step_ = joined.step;
+    // told before the first message, so that another model is noticed in the first round
+    peers_.report({.round = step_ - 1, .state_digest = shared_.digest()});
+    for (int part : joined.write_parts) {
+        peers_.put_part(step_ - 1, part, shared_.part(part, joined.n_write_parts));
+    }
 }
 
 void Trainer::drain() {

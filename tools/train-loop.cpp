@@ -104,8 +104,8 @@ public:
         if (f_.steps == 0) {
             plan_hours();
         }
-        trainer_->join(mark_, task_.fresh && checkpoint.empty());
-        introduce(!checkpoint.empty());
+        introduce();
+        join(task_.fresh && checkpoint.empty());
         StepLog log(
             f_.out, trainer_->step(),
             {.steps = static_cast<uint64_t>(f_.steps), .every = f_.log_every, .unit = task_.unit}
@@ -152,7 +152,7 @@ private:
         );
     }
 
-    void introduce(bool resumed) {
+    void introduce() {
         if (!f_.eval_every) {
             f_.eval_every = std::max<int64_t>(1, f_.steps / 20);
         }
@@ -163,26 +163,38 @@ private:
             task_.sample_every = std::max<int64_t>(1, f_.steps / 10);
         }
         f_.schedule.check();
+        const ModelConfig & config = model_->config();
+        const double        count  = static_cast<double>(f_.batch * task_.n_per_sample);
+        std::printf("model    %s\n", describe(config).c_str());
         std::printf(
-            "model    %s\ndata     %s per step, %lld steps\nmemory   weights and gradients %.0f "
-            "MB, activations %.0f MB\n"
-            "compute  %d threads, %s%s\nrun      %s%s\n",
-            describe(model_->config()).c_str(),
-            (count_text(static_cast<double>(f_.batch * task_.n_per_sample)) + " " + task_.unit)
-                .c_str(),
-            static_cast<long long>(f_.steps),
-            8e-6 * static_cast<double>(n_params(model_->config())),
-            static_cast<double>(graph_->activation_bytes()) / 1e6, f_.threads,
-            f_.portable ? "portable ops" : "fused ops", f_.recompute ? ", blocks recomputed" : "",
-            f_.out.c_str(),
-            resumed ? format(
-                          ", going on after step %llu",
-                          static_cast<unsigned long long>(trainer_->step())
-                      )
-                          .c_str()
-                    : ""
+            "data     %s %s per step, %lld steps\n", count_text(count).c_str(), task_.unit,
+            static_cast<long long>(f_.steps)
         );
+        std::printf(
+            "memory   weights and gradients %.0f MB, activations %.0f MB\n",
+            8e-6 * static_cast<double>(n_params(config)),
+            static_cast<double>(graph_->activation_bytes()) / 1e6
+        );
+        std::printf(
+            "compute  %d threads, %s%s\n", f_.threads, f_.portable ? "portable ops" : "fused ops",
+            f_.recompute ? ", blocks recomputed" : ""
+        );
+        std::printf("run      %s\n", f_.out.c_str());
         std::fflush(stdout);
+    }
+
+    // Our place in the run: its beginning, our checkpoint, or where the others are.
+    void join(bool fresh) {
+        if (!together_.alone()) {
+            std::printf("waiting for the other hosts\n");
+            std::fflush(stdout);
+        }
+        trainer_->join(mark_, fresh);
+        if (trainer_->step() > 0) {
+            std::printf(
+                "going on after step %llu\n", static_cast<unsigned long long>(trainer_->step())
+            );
+        }
     }
 
     // Loss -1: there is nothing to validate with.

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Several hosts train together, real processes: over a hub inside the first host and over a folder,
+# with each kind of replicator; all end with the same bits, also when a host is killed and returns
+# and when one joins late without having the model.   usage: e2e-nodes.sh BIN_DIR WORK_DIR
+set -euo pipefail
+source "$(dirname "$0")/e2e.inc.sh" e2e-nodes "$1" "$2"
+tiny gpt2 s.gguf
+port=$((20000 + $$ % 20000))
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+
+# invite FOLDER hub|folder: hosts.txt for anna, ben and cleo
+invite() {
+    mkdir -p "$1"/{anna,ben,cleo}
+    if [ "$2" = hub ]; then
+        "$bin/hub" --new --nodes "$1/hosts.txt" --name anna --address "127.0.0.1:$((++port))" >/dev/null
+    else
+        "$bin/hub" --new --nodes "$1/hosts.txt" --name anna --store "file://$work/$1/store" >/dev/null
+    fi
+    printf 'ben -\ncleo -\n' >>"$1/hosts.txt"
+}
+
+# host FOLDER NAME OPTION...: in the background; its process in $pid, its words in FOLDER/NAME/out.txt
+host() {
+    local folder=$1 me=$2
+    shift 2
+    (cd "$folder/$me" && exec "$bin/train-gpt" --threads 1 --sample-tokens 8 --out run --export x.gguf --data "$work/text.txt" \
+        --nodes ../hosts.txt --name "$me" "$@" >>out.txt 2>&1) &
+    pid=$!
+}
+
+# same FOLDER NAME...: everybody has the same model
+same() {
+    local folder=$1 first=$2
+    shift
+    for me in "$@"; do
+        cmp "$folder/$first/x.gguf" "$folder/$me/x.gguf" || { tail -5 "$folder"/*/out.txt; fail "$folder: $first and $me differ"; }
+    done
+}
+
+# begun FOLDER: until anna, the first, has said what the run's settings are
+begun() {
+    until grep -q "^run " "$1/anna/out.txt" 2>/dev/null || ! kill -0 "$a" 2>/dev/null; do
+        sleep 0.02
+    done
+}
+
+ended() { wait "$1" || { tail -n 8 "$2"/*/out.txt; fail "$2: a host failed"; }; }
+
+run="-m $work/s.gguf --batch 4 --steps 24 --min-hosts 2"
+for kind in "hub demo" "hub diloco --every 6" "hub full" "hub random" "folder demo" "folder sparseloco --every 6"; do
+    set -- $kind
+    where=$1 replicator=$2
+    shift 2
+    folder=$where-$replicator
+    invite "$folder" "$where"
+    host "$folder" anna $run --replicator "$replicator" "$@"
+    a=$pid
+    begun "$folder"
+    host "$folder" ben -m "$work/s.gguf"
+    ended "$pid" "$folder"
+    ended "$a" "$folder"
+    same "$folder" anna ben
+    echo "$kind: same bits"
+done
+
+# one is killed and returns; one comes late and has neither model nor settings
+invite faults hub
+host faults anna $run --steps 150 --checkpoint-every 10
+a=$pid
+begun faults
+host faults ben -m "$work/s.gguf" --save-every 5
+b=$pid
+wait_for_step faults/ben/run 20 "$b"
+kill -KILL "$b"
+wait "$b" 2>/dev/null || true
+host faults ben -m "$work/s.gguf" --save-every 5
+b=$pid
+wait_for_step faults/anna/run 60 "$a"
+host faults cleo -m nothing-here.gguf
+c=$pid
+for p in $c $b $a; do
+    ended "$p" faults
+done
+same faults anna ben cleo
+grep -q "taking the model from the run" faults/cleo/out.txt || fail "cleo had no model and did not say where it came from"
+echo "killed and returned, joined late: same bits"
+
+# refused, with the next move
+expect 1 "contradicts the run" "$bin/train-gpt" -m s.gguf --data text.txt --nodes folder-demo/hosts.txt --name ben --batch 5 --out other
+tiny gpt2 o.gguf --seed 7
+expect 1 "model-digest" "$bin/train-gpt" -m o.gguf --data text.txt --nodes folder-demo/hosts.txt --name ben --out other
+echo "e2e-nodes: passed"
