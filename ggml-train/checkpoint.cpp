@@ -58,13 +58,14 @@ static void write_keys(const Checkpoint & checkpoint, gguf_context * gguf) {
     gguf_set_arr_data(gguf, "gt.checkpoint.values", GGUF_TYPE_UINT64, values.data(), values.size());
 }
 
-// Paths of the folder's checkpoints, newest first.
-static std::vector<std::string> list_checkpoints(const std::string & folder) {
+// Paths of the folder's checkpoints, newest first; or of parts that a killed process left.
+static std::vector<std::string>
+list_checkpoints(const std::string & folder, const char * ending = ".gguf") {
     std::vector<std::string> paths;
     std::error_code          error;
     for (const auto & entry : fs::directory_iterator(folder, error)) {
         const std::string name = entry.path().filename().string();
-        if (name.compare(0, 11, "checkpoint-") == 0 && entry.path().extension() == ".gguf") {
+        if (name.compare(0, 11, "checkpoint-") == 0 && entry.path().extension() == ending) {
             paths.push_back(entry.path().string());
         }
     }
@@ -101,9 +102,12 @@ std::string save_checkpoint(const std::string & folder, const Checkpoint & check
         writer.commit(true);
     }
     const std::vector<std::string> all = list_checkpoints(folder);
+    std::error_code                ignored;
     for (size_t i = keep; i < all.size(); ++i) {
-        std::error_code ignored;
         fs::remove(all[i], ignored);
+    }
+    for (const std::string & part : list_checkpoints(folder, ".part")) {
+        fs::remove(part, ignored);
     }
     return path;
 }

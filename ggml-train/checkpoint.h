@@ -24,7 +24,8 @@ struct Checkpoint {
     OptimizerState state;  // of the optimizer, and what else must go on
 };
 
-// Writes `<folder>/checkpoint-<step>.gguf`, then removes all but the newest `keep`. Returns its path.
+// Writes `<folder>/checkpoint-<step>.gguf`, then removes all but the newest `keep`, and what killed
+// processes left unfinished. Returns its path. REQUIRES: nobody else saves there (FolderLock).
 std::string
 save_checkpoint(const std::string & folder, const Checkpoint & checkpoint, int keep = 3);
 

@@ -3,7 +3,6 @@
 #include "ggml-train/step-log.h"
 
 #include <algorithm>
-#include <cmath>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -28,7 +27,11 @@ std::string StepLog::line() const {
             }
             text += " [" + bar + "]";
         }
-        text += format(" %.0f%%", std::floor(100.0 * share));
+        text += format(
+            " %llu%%", static_cast<unsigned long long>(
+                           100 * std::min(last_.step, options_.steps) / options_.steps
+                       )
+        );
     } else {
         text = format("step %llu", static_cast<unsigned long long>(last_.step));
     }

@@ -69,7 +69,8 @@ cp s.gguf $last && broken "left out"
 cp c/good.gguf $last && printf 'x' | dd of=$last bs=1 seek=60000 conv=notrunc 2>/dev/null && broken "left out"
 expect 0 "trained model" train -m other.gguf --data text.txt --out d/run --steps 40 --save-every 40 --export d/x.gguf
 cp d/run/checkpoint-0000000040.gguf $last && broken "another model"
-rm $last && head -c 50000 c/good.gguf >$last.part && broken "going on after step 30"
+rm $last && head -c 50000 c/good.gguf >c/run/checkpoint-0000000037.gguf.part && broken "going on after step 30"
+[ -z "$(ls c/run | grep part)" ] || fail "what a killed process left unfinished stays for ever"
 
 # none is good: a person decides
 mkdir e

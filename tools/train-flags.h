@@ -81,7 +81,7 @@ struct TrainFlags {
         visit("export", export_to, "trained model; default: the model's name with -trained");
         visit("export-type", export_type, "its weights", {"f32", "f16", "bf16", "q8_0"});
         visit("fresh", fresh, "start over; the run that is there is set aside");
-        visit("micro", micro, "samples computed at once, a divisor of --batch; 0: by memory");
+        visit("micro", micro, "samples computed at once, a divisor of --batch; 0: all of them");
         visit("threads,t", threads, "CPU threads; 0: all cores");
         visit("device", device, "where to compute", {"cpu", "fake"});
         visit("portable", portable, "ggml's own ops only, no fused CPU kernels (slow)");

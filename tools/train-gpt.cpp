@@ -115,8 +115,10 @@ int train_gpt(GptFlags & f, Flags & flags) {
     task.sample_every = f.sample_every;
     task.sample       = [&](std::span<const WeightView> weights) {
         const GenerateOptions options{.n_tokens = f.sample_tokens, .temperature = f.temperature};
+        // threads would wait for one another longer than a small model computes
+        const int threads = n_params(task.model.config) < 20'000'000 ? 1 : f.threads;
         return generate_from(
-                  task.model.config, task.model.keys.get(), weights, f.out, f.prompt, options, f.threads
+                  task.model.config, task.model.keys.get(), weights, f.out, f.prompt, options, threads
               );
     };
 
