@@ -38,7 +38,7 @@ say "training, $steps steps (Ctrl+C saves; the same command goes on)"
 train-gpt -m small.gguf --steps "$steps" --batch 16 --lr 0.004 --prompt "$prompt" --sample-tokens 160
 
 say "what it writes now"
-generate -m small-trained.gguf -p "$prompt" -n 400 --temperature 0.7
+generate -m small-trained.gguf -p "$prompt" -n 400 --temperature 0.7 --threads 1
 
 say "done"
 cat <<END
