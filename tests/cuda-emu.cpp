@@ -65,7 +65,8 @@ struct Thread {
     void *   fiber = nullptr;  // TSan's
 };
 
-constexpr size_t kStack = kFresh ? 16 * 1024 : 64 * 1024, kArena = 256 * 1024, kGap = 64;
+constexpr size_t kStack = kFresh ? 256 * 1024 : 64 * 1024;  // TSan writes its reports on it
+constexpr size_t kArena = 256 * 1024, kGap = 64;
 
 struct Shared {
     const void * key;
