@@ -30,7 +30,7 @@ gt_configure build
 cmake --build build
 
 say "unit tests under address and undefined-behaviour sanitizers"
-gt_configure build-asan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGT_SANITIZE=address,undefined \
+gt_configure build-asan -DCMAKE_BUILD_TYPE=Release -DGT_SANITIZE=address,undefined \
     "-DGT_LLAMA_CPP_DIR=$(grep -m1 '^llama.cpp_SOURCE_DIR' build/CMakeCache.txt | cut -d= -f2)"
 cmake --build build-asan --target unit-tests
 ctest --test-dir build-asan -L unit -j 2
