@@ -11,6 +11,7 @@ and peak memory as a table, and one line of JSON. PyTorch comes from PyPI into a
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -44,11 +45,9 @@ def run(command, threads):
 
 def fma_peak(threads):
     """GFLOP/s of independent fused multiply-adds, by bench-kernels; 0 if it does not say."""
-    out = subprocess.run([ROOT / "build/bin/bench-kernels", "--peak", str(threads)], capture_output=True, text=True)
-    try:
-        return float(out.stdout.split()[-1])
-    except (ValueError, IndexError):
-        return 0.0
+    out = subprocess.run([ROOT / "build/bin/bench-kernels", str(threads), "peak"], capture_output=True, text=True)
+    found = re.search(r"([0-9.]+) GFLOP/s", out.stdout)
+    return float(found.group(1)) if found else 0.0
 
 
 def main():
@@ -106,6 +105,9 @@ def main():
     print("\nmodel              ours per second      torch per second    ratio  GFLOP/s (6ND)  peak MB ours / torch")
     print("\n".join(table))
     peak = fma_peak(args.threads)
+    for row in result:
+        row["share_of_peak"] = row["ours_gflops_6nd"] / peak if peak else 0.0
+        print(f"{row['model']} B{row['B']} T{row['T']}: {100 * row['share_of_peak']:.0f} % of {peak:.0f} GFLOP/s by 6ND")
     print(json.dumps({"bench": "train-speed", "threads": args.threads, "fma_peak_gflops": peak, "rows": result}))
 
 
