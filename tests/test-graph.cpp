@@ -132,7 +132,7 @@ TEST_CASE("model_gradients_match_central_differences") {
             continue;
         }
         const ModelConfig c = small(arch, V);
-        Setup             s(c, Form::fused);
+        Setup             s(c, Form::fused, "cpu", 1);
         const Batch       batch = some_batch(c, 2, 17);
         StepGraph         graph(s.backend, *s.model, s.options);
         graph.run(batch);
