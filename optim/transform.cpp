@@ -89,7 +89,8 @@ public:
 
     int64_t batch() const override { return 1; }
     int64_t scratch_size() const override {
-        return std::max(rows_, col_width_) * row_width_ + cols_ * col_width_;
+        return std::max(rows_, col_width_) * row_width_ +
+               std::max(cols_ * col_width_, rows_ + 3 * rows_ * cols_);
     }
     float factor() const override { return down_.scale() * along_.scale(); }
 
@@ -121,7 +122,7 @@ public:
         const override {
         float * a = scratch;
         // along the columns coefficient by coefficient, for they are few; then down all columns
-        along_rows(*chunk, a);
+        along_rows(*chunk, a, scratch + std::max(rows_, col_width_) * row_width_);
         if (row_width_ == cols_) {
             down_.inverse(a, row_width_, x, stride, row_width_);
             return;
@@ -132,26 +133,31 @@ public:
 
 private:
     // Row f of `a` = the sum over the coefficients (f, g), g ascending, of value times cosine g.
-    void along_rows(const Sparse & chunk, float * a) const {
-        constexpr int64_t    kBlock = 4 * kLanes;
-        const auto           n      = static_cast<int>(chunk.index.size());
-        std::vector<int>     first(rows_, -1), next(n);  // the coefficients of a row, as a list
-        std::vector<Lanes>   value(n);
-        std::vector<int64_t> cosine(n);
-        for (int i = n - 1; i >= 0; --i) {
-            const int64_t g = chunk.index[i] / rows_, f = chunk.index[i] % rows_;
-            const float   v = chunk.value[i] * factor() * (g == 0 && cols_ > 1 ? kHalfRoot : 1.0f);
-            value[i]        = v - Lanes{};
-            cosine[i]       = g * row_width_;
-            next[i]         = first[f];
-            first[f]        = i;
+    // lists: memory for rows_ + 3 integers or floats per coefficient.
+    void along_rows(const Sparse & chunk, float * a, float * lists) const {
+        constexpr int64_t kBlock = 4 * kLanes;
+        const auto        n      = static_cast<int32_t>(chunk.index.size());
+        const auto rows = static_cast<int32_t>(rows_), width = static_cast<int32_t>(row_width_);
+        // the coefficients of a row, as a list: the first, and the next of each
+        int32_t *   first  = reinterpret_cast<int32_t *>(lists);
+        int32_t *   next   = first + rows;
+        int32_t *   cosine = next + n;
+        float *     value  = reinterpret_cast<float *>(cosine + n);
+        const float scale  = factor();
+        std::fill(first, first + rows, -1);
+        for (int32_t i = n - 1; i >= 0; --i) {
+            const int32_t g = chunk.index[i] / rows, f = chunk.index[i] % rows;
+            value[i]  = chunk.value[i] * scale * (g == 0 && cols_ > 1 ? kHalfRoot : 1.0f);
+            cosine[i] = g * width;
+            next[i]   = first[f];
+            first[f]  = i;
         }
-        for (int64_t f = 0; f < rows_; ++f) {
+        for (int32_t f = 0; f < rows; ++f) {
             float * row = a + f * row_width_;
             int64_t c   = 0;
             for (; c + kBlock <= row_width_; c += kBlock) {
                 Lanes sum[4] = {};
-                for (int i = first[f]; i >= 0; i = next[i]) {
+                for (int32_t i = first[f]; i >= 0; i = next[i]) {
                     const float * at = cosine_.data() + cosine[i] + c;
                     for (int j = 0; j < 4; ++j) {
                         sum[j] = sum[j] + value[i] * load(at + j * kLanes);
@@ -163,7 +169,7 @@ private:
             }
             for (; c < row_width_; c += kLanes) {
                 Lanes sum = {};
-                for (int i = first[f]; i >= 0; i = next[i]) {
+                for (int32_t i = first[f]; i >= 0; i = next[i]) {
                     sum = sum + value[i] * load(cosine_.data() + cosine[i] + c);
                 }
                 store(row + c, sum);
