@@ -33,7 +33,7 @@ foreach(kind asan tsan)
         set(once once)
     endif()
     add_test(NAME cuda-${kind} COMMAND cuda-${kind} ${once})
-    set_tests_properties(cuda-${kind} PROPERTIES LABELS unit TIMEOUT 300)
+    set_tests_properties(cuda-${kind} PROPERTIES LABELS slow TIMEOUT 300)
 endforeach()
 
 # planted bugs
