@@ -6,6 +6,7 @@
 // Traps: TSan needs two variables per barrier, used in turn, or a fast thread's next phase looks
 // ordered after the slow one's; and every block needs fresh fibers, stacks and shared memory, or
 // reuse orders the blocks. Shuffles and ballots order no memory; only __syncwarp does.
+// Longer than other files: the scheduler of a block and what it tells the sanitizers are read together.
 #include "cuda-emu.h"
 
 #include "ggml-train/base.h"

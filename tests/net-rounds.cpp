@@ -1,5 +1,6 @@
 // Rounds with real threads and time: StorePeers over memory, a folder and a hub; a bad store; dense
 // exchanges; joining late. The state of a toy host is a digest of all it has applied.
+// Longer than other files: one toy host and the places it meets at serve every case.
 #include "comm/comm.h"
 #include "comm/hub-sequencer.h"
 #include "comm/sequencer-thread.h"
