@@ -4,9 +4,14 @@
 // scalar code would: results do not depend on the width. Contraction is off in this folder.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 namespace gt {
 
@@ -30,6 +35,24 @@ inline Lanes load(const float * at) {
 
 inline void store(float * at, Lanes x) {
     *reinterpret_cast<LooseLanes *>(at) = x;
+}
+
+// a * b + c, rounded once.
+inline Lanes fused(Lanes a, Lanes b, Lanes c) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<Lanes>(_mm512_fmadd_ps(
+        reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)
+    ));
+#elif defined(__AVX__) && defined(__FMA__)
+    return reinterpret_cast<Lanes>(_mm256_fmadd_ps(
+        reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b), reinterpret_cast<__m256>(c)
+    ));
+#else
+    for (int i = 0; i < kLanes; ++i) {
+        c[i] = std::fma(a[i], b[i], c[i]);
+    }
+    return c;
+#endif
 }
 
 // Buffers have rows of a multiple of this many floats, whatever the width, and are aligned to it.

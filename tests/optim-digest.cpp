@@ -35,6 +35,9 @@ int main(int argc, char ** argv) {
     for (const auto & replicator : replicator_names()) {
         for (const auto & wire : wire_names()) {
             for (const auto & rule : rule_names()) {
+                if (rule.name == "muon" && wire.name != "q4") {
+                    continue;  // it sees the same of every wire, and is slow without FMA
+                }
                 OptimOptions options{
                     .replicator = replicator.name,
                     .rule       = rule.name,

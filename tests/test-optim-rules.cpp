@@ -1,4 +1,5 @@
 // Base rules and the gradient norm.
+#include "optim/fixed-gemm.h"
 #include "optim/rule.h"
 #include "tests/catch.h"
 #include "tests/optim-sim.h"
@@ -56,13 +57,41 @@ TEST_CASE("muon_moves_matrices_by_a_nearly_orthogonal_one") {
         auto rule = make_muon({{.name = "p", .weight = p, .rows = rows, .cols = cols}}, {});
         rule->begin(1.0f);
         rule->update(0, 0, rows * cols, u.data(), 1.0f);
-        // singular values near 1: rows (or columns) of length near 1, times the growth of tall ones
-        const double grow  = std::max(1.0, static_cast<double>(rows) / cols);
+        // singular values near 1, times 0.2 of the root of the longer side
+        const double grow  = 0.04 * static_cast<double>(std::max(rows, cols));
         double       norm2 = 0.0;
         for (const float x : p) {
             norm2 += static_cast<double>(x) * x;
         }
         CHECK(norm2 / grow / std::min(rows, cols) == Approx(1.0).margin(0.35));
+    }
+}
+
+TEST_CASE("fixed_products_are_right_and_sum_in_ascending_order") {
+    const int64_t n = 70, k = 300, m = 131;  // no multiple of any tile
+    PaddedMatrix  a(n, k), b(k, m), c(n, m), square(n, n);
+    for (PaddedMatrix * x : {&a, &b}) {
+        for (int64_t i = 0; i < x->rows * x->cols; ++i) {
+            x->row(i / x->cols)[i % x->cols] = random_uniform(random_bits(x->cols, i)) - 0.5f;
+        }
+    }
+    multiply(a, b, false, c);
+    multiply(a, transposed(a), true, square);
+    for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = 0; j < m; ++j) {
+            float sum = 0.0f;
+            for (int64_t l = 0; l < k; ++l) {
+                sum = std::fma(a.row(i)[l], b.row(l)[j], sum);
+            }
+            CHECK(c.row(i)[j] == sum);
+        }
+        for (int64_t j = 0; j < n; ++j) {
+            float sum = 0.0f;
+            for (int64_t l = 0; l < k; ++l) {
+                sum = std::fma(a.row(i)[l], a.row(j)[l], sum);
+            }
+            CHECK(square.row(i)[j] == sum);
+        }
     }
 }
 
