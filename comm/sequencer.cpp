@@ -15,6 +15,7 @@ Sequencer::Sequencer(Store & store, const RunKeys & keys, const SequencerOptions
       membership_(options.membership), retention_(store_, keys_) {
     GT_CHECK(valid_host_name(options_.name), "a sequencer needs a name");
     leads_ = !options_.elected;
+    epoch_ = leads_ ? 1 : 0;  // who is appointed needs no record of it
 }
 
 bool Sequencer::poll(Time now) {
@@ -244,7 +245,7 @@ bool Sequencer::close(Time now) {
 
 bool Sequencer::write(Commit commit, Time now) {
     commit.writer     = options_.name;
-    commit.epoch      = std::max<uint64_t>(epoch_, 1);
+    commit.epoch      = epoch_;
     pending_          = encode_commit(keys_, commit);
     pending_index_    = commit.index;
     pending_revision_ = commit.revision;

@@ -264,6 +264,8 @@ TEST_CASE("a_person_appoints_another_sequencer_and_losers_reload", "[rounds][fau
                 world.hosts[h]->hold = is_bad && bits % 2 == 0;
             }
             if (i == 800) {
+                CHECK(first.leads());
+                CHECK(world.hosts[0]->index() > 40);
                 second.emplace(late_too, world.keys(), options);
             }
             for (Sequencer * one : {&first, second ? &*second : nullptr}) {
