@@ -21,6 +21,8 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
         if (medians_.size() > kKeptMedians) {
             medians_.pop_front();
         }
+    } else if (medians_.size() <= 1 && head.pace_ms > 0) {
+        medians_ = {Millis(head.pace_ms)};  // who takes over goes on at the pace of its predecessor
     }
     head_        = head;
     head_digest_ = digest;

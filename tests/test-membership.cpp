@@ -57,6 +57,23 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
+TEST_CASE("who_takes_over_knows_the_pace_of_the_rounds_before", "[membership]") {
+    Play before;
+    before.hello("anna");
+    before.hello("ben");
+    std::vector<Commit> chain = {*before.close()};
+    for (uint64_t step = 0; step < 3; ++step) {
+        before.ms += 900;
+        chain.push_back(before.round({"anna", "ben"}, step));
+    }
+    Play after;
+    for (const Commit & commit : chain) {
+        after.membership.advance(commit, Key32{1}, after.now());
+    }
+    CHECK(after.membership.deadline() == before.membership.deadline());
+    CHECK(after.membership.deadline() == Millis(1500));
+}
+
 TEST_CASE("a_run_begins_with_enough_hosts", "[membership]") {
     Play play({.min_hosts = 2});
     play.hello("ben");
