@@ -40,6 +40,10 @@ StepResult Trainer::train() {
     while (peers_.n_behind() > 0) {
         collect(result);
     }
+    if (options_.steps > 0 && step_ >= options_.steps) {
+        result.step = step_ - 1;  // the others have done the last step: nobody waits for ours
+        return result;
+    }
     // gradient in, message out, on its way
     result.step = step_;
     result.lr   = source_.lr(step_);

@@ -13,6 +13,7 @@ namespace gt {
 struct TrainerOptions {
     float    clip    = 1.0f;  // largest norm of the gradient; 0: no limit
     uint64_t overlap = 0;     // 1: a round travels while the next gradient is computed
+    uint64_t steps   = 0;     // the run ends there; 0: no end
 };
 
 // What a step needs from outside, by its number. (Of all gradients the norm is taken in an order

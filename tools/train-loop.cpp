@@ -93,7 +93,10 @@ public:
                            ) { return task_.train(step, peers_->host(), 0, f_.batch); },
                                      .lr        = [this](uint64_t step) { return f_.schedule.at(step); },
                                      .grad_norm = [this] { return grad_norm(f_.optim, views_, workers_); }},
-            TrainerOptions{.clip = f_.clip, .overlap = f_.optim.overlap ? 1u : 0u}
+            TrainerOptions{
+                                     .clip    = f_.clip,
+                                     .overlap = f_.optim.overlap ? 1u : 0u,
+                                     .steps   = static_cast<uint64_t>(f_.steps)}
         );
     }
 
