@@ -32,9 +32,10 @@ data=$(mktemp -d)
 export AWS_ACCESS_KEY_ID=AKIDRUN AWS_SECRET_ACCESS_KEY=SECRETRUN0123456789
 port=$(python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])')
 export AWS_ENDPOINT_URL=http://127.0.0.1:$port
-mkdir "$data/files"
+export S3_FILES=$data/files  # buckets as folders
+mkdir "$S3_FILES"
 HOME=$data "$rclone" serve s3 --addr "127.0.0.1:$port" --vfs-cache-mode off \
-    --auth-key "$AWS_ACCESS_KEY_ID,$AWS_SECRET_ACCESS_KEY" "$data/files" >"$data/log" 2>&1 &
+    --auth-key "$AWS_ACCESS_KEY_ID,$AWS_SECRET_ACCESS_KEY" "$S3_FILES" >"$data/log" 2>&1 &
 server=$!
 trap 'kill $server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -rf "$data"' EXIT
 for _ in $(seq 100); do
