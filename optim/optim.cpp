@@ -21,21 +21,22 @@ struct ReplicatorRow {
 };
 
 static const ReplicatorRow kReplicators[] = {
-    {"demo", "the largest DCT coefficients of each chunk of the momentum", Scheme::decoupled, "sgd",
-     "q4", 1, false,
+    {"demo", "the largest DCT coefficients of each chunk of the momentum", Scheme::decoupled,
+     "muon", "q4", 1, false,
      [](const OptimOptions & o, const Shapes & shapes, Wire wire) {
          return make_demo(shapes, parse_chunk(o.chunk), o.top_k, wire);
      }},
-    {"random", "rows of the momentum, drawn anew each round", Scheme::decoupled, "sgd", "q8", 1,
+    {"random", "rows of the momentum, drawn anew each round", Scheme::decoupled, "muon", "q8", 1,
      false,
      [](const OptimOptions & o, const Shapes & shapes, Wire wire) {
          return make_random(shapes, o.rate, o.seed, wire);
      }},
-    {"striding", "every n-th row, moving with the round", Scheme::decoupled, "sgd", "q8", 1, false,
+    {"striding", "every n-th row, moving with the round", Scheme::decoupled, "muon", "q8", 1, false,
      [](const OptimOptions & o, const Shapes & shapes, Wire wire) {
          return make_striding(shapes, parse_chunk(o.chunk), o.rate, wire);
      }},
-    {"slicing", "a window of rows, moving with the round", Scheme::decoupled, "sgd", "q8", 1, false,
+    {"slicing", "a window of rows, moving with the round", Scheme::decoupled, "muon", "q8", 1,
+     false,
      [](const OptimOptions & o, const Shapes & shapes, Wire wire) {
          return make_slicing(shapes, parse_chunk(o.chunk), o.rate, wire);
      }},
@@ -61,21 +62,21 @@ struct RuleRow {
     const char * name;
     const char * help;
     bool         whole_matrices;
-    std::unique_ptr<Rule> (*make)(const OptimOptions &, std::vector<RuleTensor>, float momentum);
+    std::unique_ptr<Rule> (*make)(const OptimOptions &, std::vector<RuleTensor>);
 };
 
 static const RuleRow kRules[] = {
     {"sgd", "weights move by the update, or its sign", false,
-     [](const OptimOptions &, std::vector<RuleTensor> tensors, float) {
+     [](const OptimOptions &, std::vector<RuleTensor> tensors) {
          return make_sgd(std::move(tensors));
      }},
     {"adamw", "the update plays the gradient of AdamW", false,
-     [](const OptimOptions & o, std::vector<RuleTensor> tensors, float) {
+     [](const OptimOptions & o, std::vector<RuleTensor> tensors) {
          return make_adamw(std::move(tensors), {o.beta1, o.beta2, o.eps});
      }},
     {"muon", "matrices by the update made orthogonal, the rest by its sign", true,
-     [](const OptimOptions &, std::vector<RuleTensor> tensors, float momentum) {
-         return make_muon(std::move(tensors), {.momentum = momentum});
+     [](const OptimOptions & o, std::vector<RuleTensor> tensors) {
+         return make_muon(std::move(tensors), {.momentum = o.muon_momentum});
      }},
 };
 
@@ -243,10 +244,7 @@ make_optimizer(const OptimOptions & o, std::vector<ParamView> params, Workers & 
     if (r.sends) {
         parts.messenger = make_messenger(o, r, *parts.units);
     }
-    const float momentum = o.muon_momentum >= 0.0f                     ? o.muon_momentum
-                           : r.replicator->scheme == Scheme::decoupled ? 0.0f
-                                                                       : 0.95f;
-    parts.rule           = r.rule->make(o, rule_tensors(o, *parts.units), momentum);
+    parts.rule = r.rule->make(o, rule_tensors(o, *parts.units));
     if (r.sends && r.replicator->scheme != Scheme::local) {
         return make_decoupled(
             std::move(parts), {.decay      = o.decay,

@@ -31,13 +31,13 @@ struct KindOptions {
 
 struct OptimOptions {
     std::string replicator = "demo";
-    std::string rule       = "auto";   // sgd; adamw for full, none, diloco, sparseloco
+    std::string rule       = "auto";   // muon; adamw for full, none, diloco, sparseloco
     std::string sign       = "auto";   // on for sgd behind demo, random, striding, slicing
     std::string wire       = "auto";   // the narrowest that keeps the loss; table in optim.cpp
     std::string chunk      = "64x64";  // rows x columns, or one number: flat chunks
     int64_t     top_k      = 32;       // demo, sparseloco: kept per chunk
     float       rate       = 0.1f;     // random, striding, slicing: part of the rows
-    float       decay      = 0.999f;   // of the momentum
+    float       decay      = 0.95f;    // of the momentum
     uint64_t    every      = 0;        // steps per round; 0: 1, or 30 for diloco and sparseloco
     uint64_t    seed       = 0;        // random: of the rows
 
@@ -48,7 +48,7 @@ struct OptimOptions {
     float       weight_decay = 0.1f;
     bool        decay_all    = false;                      // vectors too
     float       beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;  // adamw
-    float       muon_momentum = -1.0f;  // below 0: 0 behind a momentum, else 0.95
+    float       muon_momentum = 0.9f;  // of merged updates, where matrices are made orthogonal
     KindOptions matrix, embedding, vector;
 
     bool median_norm = false;  // scale each host's message to the median norm of the round
@@ -77,7 +77,7 @@ struct OptimOptions {
         visit("beta1", beta1, "adamw: decay of the first moment");
         visit("beta2", beta2, "adamw: decay of the second moment");
         visit("eps", eps, "adamw: added to the root of the second moment");
-        visit("muon-momentum", muon_momentum, "muon: -1: 0 behind a momentum, else 0.95");
+        visit("muon-momentum", muon_momentum, "muon: decay of the sum of updates");
         visit("matrix-lr", matrix.lr, "factor on the rate for matrices");
         visit("embedding-lr", embedding.lr, "factor on the rate for embeddings");
         visit("vector-lr", vector.lr, "factor on the rate for vectors");

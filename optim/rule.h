@@ -37,8 +37,9 @@ struct AdamOptions {
     float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;
 };
 struct MuonOptions {
-    float momentum = 0.0f;  // Nesterov momentum of the rule's own; 0 where the update is a momentum
-    int   n_steps  = 5;     // Newton-Schulz iterations
+    float momentum =
+        0.0f;         // of the rule's own, as Nesterov; it also fills what a sparse update left out
+    int n_steps = 5;  // Newton-Schulz iterations
 };
 
 std::unique_ptr<Rule> make_sgd(std::vector<RuleTensor> tensors);

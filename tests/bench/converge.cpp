@@ -17,21 +17,27 @@ OptimOptions demo(int64_t top_k, const char * wire) {
     return {.replicator = "demo", .wire = wire, .top_k = top_k};
 }
 
+// The settings of the publications.
+OptimOptions demo_sign() {
+    return {.replicator = "demo", .rule = "sgd", .wire = "fp32", .top_k = 32, .decay = 0.999f};
+}
+
 OptimOptions with(const char * replicator, uint64_t every = 0) {
     return {.replicator = replicator, .every = every};
 }
 
 std::vector<SimSetting> settings() {
-    const std::vector<float> sign = {2e-3f, 4e-3f, 6e-3f}, adamw = {2e-3f, 4e-3f, 8e-3f};
+    const std::vector<float> adamw = {2e-3f, 4e-3f, 8e-3f}, muon = {4e-3f, 8e-3f, 1.6e-2f};
     return {
         {"adamw-full", with("full"), adamw},
-        {"demo k32", demo(32, "auto"), sign},
-        {"demo k32 fp32", demo(32, "fp32"), sign},
-        {"demo k8", demo(8, "auto"), sign},
-        {"demo k8 fp32", demo(8, "fp32"), sign},
-        {"random", with("random"), sign},
-        {"striding", with("striding"), sign},
-        {"slicing", with("slicing"), sign},
+        {"demo k32", demo(32, "auto"), muon},
+        {"demo k32 fp32", demo(32, "fp32"), muon},
+        {"demo k128", demo(128, "auto"), muon},
+        {"demo k128 fp32", demo(128, "fp32"), muon},
+        {"demo k32 sign", demo_sign(), {1e-3f, 2e-3f, 4e-3f}},
+        {"random", with("random"), muon},
+        {"striding", with("striding"), muon},
+        {"slicing", with("slicing"), muon},
         {"diloco", with("diloco", 20), adamw},
         {"sparseloco", with("sparseloco", 20), adamw},
         {"none", with("none"), adamw},

@@ -55,7 +55,7 @@ int main(int argc, char ** argv) {
             }
         }
     }
-    const OptimOptions options{.replicator = "demo"};
+    const OptimOptions options{.replicator = "demo", .rule = "sgd"};
     auto               optimizer = make_optimizer(options, model.params(), workers);
     model.new_gradients(1);
     Bytes  other   = optimizer->prepare(0, 1e-4f, 1.0f);  // plays the second host
