@@ -25,12 +25,12 @@ def picture(label):
     cx, cy = 2 + 6 * (label % 2) + random.randint(-1, 1), 2 + 6 * (label // 2) + random.randint(-1, 1)
     near = lambda x, y: abs(x - cx) <= 1 and abs(y - cy) <= 1
     return bytes(min(255, (120 if near(x, y) else 0) + random.randint(0, 135)) for y in range(12) for x in range(12))
-os.makedirs("idx")
-for name, n in ("train", 600), ("t10k", 200):
+for folder, name, n in ("idx", "train", 600), ("idx", "t10k", 200), ("others", "train", 300), ("others", "t10k", 50):
     labels = bytes(random.randrange(4) for _ in range(n))
-    with gzip.open(f"idx/{name}-images-idx3-ubyte.gz", "wb") as f:
+    os.makedirs(folder, exist_ok=True)
+    with gzip.open(f"{folder}/{name}-images-idx3-ubyte.gz", "wb") as f:
         f.write(struct.pack(">4I", 2051, n, 12, 12) + b"".join(map(picture, labels)))
-    with open(f"idx/{name}-labels-idx1-ubyte", "wb") as f:
+    with open(f"{folder}/{name}-labels-idx1-ubyte", "wb") as f:
         f.write(struct.pack(">2I", 2049, n) + labels)
 def png(pixels, width=12, height=12):
     chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -88,6 +88,18 @@ wait $pid 2>/dev/null || true
 expect 0 "going on after step" "$bin/train-vit" -m vit.gguf --data idx $run --out b --export b.gguf
 cmp a.gguf b.gguf || fail "the run that was killed ended with other weights"
 expect 1 "has --mixup" "$bin/train-vit" -m vit.gguf --data idx $run --mixup 0.5 --out b
+
+# two hosts, each with its own pictures: the same model, the same view of pictures
+"$bin/hub" --new --name anna --address "127.0.0.1:$((20000 + $$ % 20000))" >/dev/null
+echo "ben -" >>hosts.txt
+together="--nodes hosts.txt --steps 30 --batch 16 --threads 1 --min-hosts 2"
+"$bin/train-vit" -m vit.gguf --data idx $together --mixup 0.2 --name anna --out anna --export anna.gguf >anna.txt 2>&1 &
+pid=$!
+"$bin/train-vit" -m nothing.gguf --data others $together --name ben --out ben --export ben.gguf >ben.txt 2>&1 ||
+    { tail -n 5 anna.txt ben.txt; fail "ben failed"; }
+wait $pid || { tail -n 5 anna.txt ben.txt; fail "anna failed"; }
+cmp anna.gguf ben.gguf || fail "anna and ben ended with other models"
+"$bin/classify" -m ben.gguf idx --json >report.json || fail "the common model can't classify"
 
 # a folder: broken files are named, the others are learnt
 expect 1 "has 4 classes, the data 2" "$bin/train-vit" -m vit.gguf --data photos --steps 2 --out c

@@ -23,24 +23,29 @@ static void choose_sizes(TrainFlags & f, PictureFlags & own, int64_t T, int64_t 
 }
 
 PictureTask::PictureTask(
-    const std::string & path, TrainFlags & train, PictureFlags & own, TrainTask & task
+    const std::string & path,
+    TrainFlags &        train,
+    PictureFlags &      own,
+    TrainTask &         task,
+    Together &          together
 )
-    : f_(train), own_(own), task_(task),
-      data_(path, image_spec(task.model.config), image_options(train, own, task)) {
-    ModelConfig & config     = task.model.config;
-    const int64_t n_pictures = static_cast<int64_t>(data_.train().size());
+    : f_(train), own_(own), task_(task) {
+    ModelConfig & config = task.model.config;
+    do {  // a second time if another host, with other pictures, said first how to see them
+        data_ =
+            std::make_unique<ImageData>(path, image_spec(config), image_options(train, own, task));
+        learn_from_data(config, *data_, f_.model);
+    } while (!together.offer(task.model));
+    const int64_t n_pictures = static_cast<int64_t>(data_->train().size());
     std::printf(
-        "%s\n%s", data_.summary().c_str(), list_left_out(data_, f_.out + "/left-out.txt").c_str()
+        "%s\n%s", data_->summary().c_str(), list_left_out(*data_, f_.out + "/left-out.txt").c_str()
     );
-    learn_from_data(config, data_, f_.model);
     choose_sizes(f_, own_, config.n_positions(), n_pictures);
     choose_defaults(f_, config, config.n_positions(), n_pictures);
 
     task.T            = config.n_positions();
     task.unit         = "images";
     task.n_per_sample = 1;
-    task.mixup        = own_.augment.mixup > 0.0f;
-    task.depth        = own_.depth > 0.0f;
     task.train = [this](uint64_t step, const std::string & host, int64_t begin, int64_t end) {
         return batch(step, host, begin, end);
     };
@@ -60,7 +65,7 @@ Batch PictureTask::batch(uint64_t step, const std::string & host, int64_t begin,
             .end       = static_cast<int>(end),
             .augment   = own_.augment,
             .n_threads = std::max(1, f_.threads / 2)};
-        train_ = std::make_unique<ImageLoader>(data_, options, step);
+        train_ = std::make_unique<ImageLoader>(*data_, options, step);
     }
     Batch          made = to_batch(train_->at(step));
     const uint64_t n    = 2 * static_cast<uint64_t>(task_.model.config.n_layer);
@@ -72,7 +77,7 @@ Batch PictureTask::batch(uint64_t step, const std::string & host, int64_t begin,
 }
 
 Score PictureTask::evaluate(StepGraph & logits, bool last) {
-    if (data_.val().empty()) {
+    if (data_->val().empty()) {
         return {.loss = -1.0};
     }
     if (!val_) {
@@ -81,17 +86,17 @@ Score PictureTask::evaluate(StepGraph & logits, bool last) {
             .val       = true,
             .augment   = {},
             .n_threads = std::max(1, f_.threads / 2)};
-        val_ = std::make_unique<ImageLoader>(data_, options);
+        val_ = std::make_unique<ImageLoader>(*data_, options);
     }
     const Evaluation result = evaluate_pictures(logits, *val_, last ? 0 : f_.eval_batches);
     if (last) {  // all of the validation set, and its worst mistakes for people
-        write_mistakes(mistakes(), data_, result);
+        write_mistakes(mistakes(), *data_, result);
     }
     return {result.loss, result.accuracy};
 }
 
 std::string PictureTask::mistakes() const {
-    return data_.val().empty() ? "" : f_.out + "/mistakes.html";
+    return data_->val().empty() ? "" : f_.out + "/mistakes.html";
 }
 
 }  // namespace gt

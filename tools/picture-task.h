@@ -32,8 +32,15 @@ struct PictureFlags {
 class PictureTask {
 public:
     // Opens the pictures, says what they are, and chooses the flags that depend on them. The model
-    // in `task` learns class names and normalisation. REQUIRES: all three outlive this.
-    PictureTask(const std::string & path, TrainFlags & train, PictureFlags & own, TrainTask & task);
+    // in `task` learns class names and normalisation, the same on every host of the run.
+    // REQUIRES: the first three outlive this.
+    PictureTask(
+        const std::string & path,
+        TrainFlags &        train,
+        PictureFlags &      own,
+        TrainTask &         task,
+        Together &          together
+    );
 
     // Where the worst mistakes are once the run is over; empty without validation.
     std::string mistakes() const;
@@ -45,7 +52,7 @@ private:
     TrainFlags &                 f_;
     PictureFlags &               own_;
     TrainTask &                  task_;
-    ImageData                    data_;
+    std::unique_ptr<ImageData>   data_;
     std::unique_ptr<ImageLoader> train_, val_;
 };
 

@@ -5,6 +5,7 @@
 #include "optim/dense.h"
 
 #include <filesystem>
+#include <tuple>
 #include <unistd.h>
 
 namespace gt {
@@ -64,12 +65,37 @@ static ModelFile described(const Bytes & bytes) {
     return model;
 }
 
+// How pictures are to be seen: every host as the first one does.
+static bool take_pictures(ModelConfig & config, const ModelConfig & run) {
+    const auto words = [](ModelConfig & c) {
+        return std::tie(c.class_names, c.image_mean, c.image_std, c.image_crop, c.image_stored);
+    };
+    ModelConfig theirs = run;
+    const bool  same   = words(config) == words(theirs);
+    words(config)      = words(theirs);
+    return same;
+}
+
+bool Together::offer(ModelFile & model) {
+    if (alone()) {
+        return true;
+    }
+    offer_model(meeting_->store(), meeting_->keys(), host_, description(model));
+    const auto bytes = fetch_model(meeting_->store(), meeting_->keys(), std::chrono::minutes(1));
+    if (!bytes) {
+        throw Error("the model's description can't be read from the store; start this again");
+    }
+    return take_pictures(model.config, described(*bytes).config);
+}
+
 ModelFile Together::model(const std::string & path, bool & fresh) {
     fresh = alone() || std::filesystem::exists(path);
     if (fresh) {
-        ModelFile model = load_model(path);
-        if (!alone()) {
-            offer_model(meeting_->store(), meeting_->keys(), host_, description(model));
+        ModelFile  model = load_model(path);
+        const auto bytes =
+            alone() ? std::nullopt : fetch_model(meeting_->store(), meeting_->keys(), {});
+        if (bytes) {
+            take_pictures(model.config, described(*bytes).config);
         }
         return model;
     }

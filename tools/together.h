@@ -44,9 +44,13 @@ public:
     const std::string & host() const { return host_; }
     const HostLine * line() const { return hosts_.find(host_); }  // of hosts.txt; null: not in it
 
-    // The model of the run: `path` if that file is there (and offered to others), else the
-    // description that another host has put into the store, without weights: `fresh` is false then.
+    // The model of the run: `path` if that file is there, else the description that another host
+    // has put into the store, without weights: `fresh` is false then.
     ModelFile model(const std::string & path, bool & fresh);
+
+    // Puts the model's description into the store for hosts without the file. False: another host
+    // has described pictures (classes, normalisation) in another way; the model now has its words.
+    bool offer(ModelFile & model);
 
     // The run's settings, which are ours if we are the first: sets the flags accordingly. `run`: the
     // flags that all hosts must share, among those of `flags`.

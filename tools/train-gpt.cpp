@@ -63,6 +63,7 @@ int train_gpt(GptFlags & f, Flags & flags) {
     Together  together(f.together);
     TrainTask task;
     task.model = together.model(f.model, task.fresh);
+    together.offer(task.model);
     if (task.model.config.arch == "vit") {
         throw Error(f.model + " is a model of pictures; train it with train-vit");
     }
@@ -122,6 +123,7 @@ int train_gpt(GptFlags & f, Flags & flags) {
               );
     };
 
+    settle(f, flags, task, together);
     return train_loop(f, flags, task, together, checkpoint);
 }
 

@@ -318,7 +318,6 @@ int train_loop(
     Together &          together,
     const std::string & checkpoint
 ) {
-    settle(train, flags, task, together);
     check_start(train, task.model);
     return RunningTask(train, flags, task, together).run(checkpoint);
 }

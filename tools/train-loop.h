@@ -51,11 +51,18 @@ std::string find_run(
 // Fills the flags that depend on model and data. n_samples: how many the training data holds.
 void choose_defaults(TrainFlags & train, const ModelConfig & config, int64_t T, int64_t n_samples);
 
-// Takes the settings that all hosts share, and what follows from them; train_loop does it.
-void settle(TrainFlags & train, Flags & flags, TrainTask & task, Together & together);
+// Takes the settings that all hosts share, and what follows from them. own: flags of the run that
+// only this tool has.
+void settle(
+    TrainFlags &          train,
+    Flags &               flags,
+    TrainTask &           task,
+    Together &            together,
+    const Flags::Values & own = {}
+);
 
-// Takes the run's shared settings, then trains from the checkpoint (if any) to the end or until
-// Ctrl+C. Returns the exit code.
+// Trains from the checkpoint (if any) to the end or until Ctrl+C. Returns the exit code.
+// REQUIRES: the flags are settled.
 int train_loop(
     TrainFlags &        train,
     Flags &             flags,

@@ -71,13 +71,17 @@ void choose_defaults(TrainFlags & f, const ModelConfig & config, int64_t T, int6
         f.threads ? f.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-void settle(TrainFlags & f, Flags & flags, TrainTask & task, Together & together) {
+void settle(
+    TrainFlags & f, Flags & flags, TrainTask & task, Together & together, const Flags::Values & own
+) {
     if (f.optim.replicator == "auto") {
         f.optim.replicator = together.alone() ? "none" : "demo";
     }
     Flags run("", "", "");
     f.visit_run(run);
-    together.agree(flags, run.values(), task.model, task.fresh);
+    Flags::Values values = run.values();
+    values.insert(values.end(), own.begin(), own.end());
+    together.agree(flags, values, task.model, task.fresh);
     task.T           = f.context ? f.context : task.T;
     f.schedule.steps = f.steps;
     f.micro          = std::min(f.micro ? f.micro : f.batch, f.batch);

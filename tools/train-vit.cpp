@@ -60,8 +60,13 @@ int train_vit(VitFlags & f, Flags & flags) {
     const std::string checkpoint = find_run(f, flags, task.model.config, own.values());
 
     // on what
-    PictureTask pictures(find_data(f, together.line()), f, f.pictures, task);
-    const int   code = train_loop(f, flags, task, together, checkpoint);
+    PictureTask pictures(find_data(f, together.line()), f, f.pictures, task, together);
+    Flags       mine("", "", "");
+    f.pictures.visit_run(mine);
+    settle(f, flags, task, together, mine.values());
+    task.mixup     = f.pictures.augment.mixup > 0.0f;
+    task.depth     = f.pictures.depth > 0.0f;
+    const int code = train_loop(f, flags, task, together, checkpoint);
     if (code == 0 && !pictures.mistakes().empty()) {
         std::printf("worst mistakes: %s\n", pictures.mistakes().c_str());
     }
