@@ -158,6 +158,10 @@ static Resolved resolve(const OptimOptions & o) {
     return r;
 }
 
+std::string rule_of(const OptimOptions & options) {
+    return resolve(options).rule->name;
+}
+
 void check_options(const OptimOptions & o) {
     const Resolved r = resolve(o);
     if (o.sign != "auto" && o.sign != "on" && o.sign != "off") {

@@ -85,6 +85,9 @@ struct OptimOptions {
     }
 };
 
+// The rule that is meant where the options say "auto".
+std::string rule_of(const OptimOptions & options);
+
 // Throws Error if a name or number in the options makes no sense.
 void check_options(const OptimOptions & options);
 

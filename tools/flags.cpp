@@ -230,7 +230,8 @@ std::string Flags::help() const {
         }
         const bool unset = flag.default_text.empty() || flag.default_text == "0";
         if (!unset && flag.kind != Kind::boolean) {
-            extra += (extra.empty() ? "default " : "; default ") + flag.default_text;
+            extra += (extra.empty() ? "default " : "; default ") +
+                     (flag.default_text == "\n" ? "\\n" : flag.default_text);
         } else if (flag.kind == Kind::boolean && flag.default_text == "true") {
             extra = "default on; --no-" + flag.name + " turns it off";
         }
