@@ -14,11 +14,11 @@ namespace {
 constexpr int64_t kBatch = 16;
 
 std::vector<SimSetting> settings() {
-    const std::vector<float> sign = {1e-3f, 2e-3f, 4e-3f}, adamw = {1e-3f, 2e-3f, 4e-3f};
+    const std::vector<float> adamw = {1e-3f, 2e-3f, 4e-3f}, muon = {2e-3f, 4e-3f, 8e-3f};
     return {
         {"adamw-full", {.replicator = "full"}, adamw},
-        {"demo", {.replicator = "demo"}, sign},
-        {"random", {.replicator = "random"}, sign},
+        {"demo", {.replicator = "demo"}, muon},
+        {"random", {.replicator = "random"}, muon},
         {"diloco", {.replicator = "diloco", .every = 20}, adamw},
         {"none", {.replicator = "none"}, adamw},
     };
