@@ -42,7 +42,8 @@ public:
         for (int t = 0; t < static_cast<int>(shapes_.size()); ++t) {
             const int64_t        n_view = view_rows_[t], per = shapes_[t].rows / n_view;
             std::vector<int64_t> chosen = chooser_(round, t, n_view);
-            std::sort(chosen.begin(), chosen.end());
+            std::sort(chosen.begin(), chosen.end());  // and a row that is named twice travels once
+            chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
             for (const int64_t row : chosen) {
                 for (int64_t i = 0; i < per; ++i) {
                     plan.rows[t].push_back(row * per + i);

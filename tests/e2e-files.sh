@@ -2,6 +2,7 @@
 # The tools around training, as a person runs them: new-model, prepare-data, export, generate; and
 # what they write opens in the Python `gguf` reader too.   usage: e2e-files.sh BIN_DIR WORK_DIR
 set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
 bin=$1
 work=$2
 rm -rf "$work/files"
@@ -20,11 +21,7 @@ expect() {
 }
 cd "$work/files"
 
-# a virtual environment of our own for the reader
-if [ ! -x "$work/venv-gguf/bin/gguf-dump" ]; then
-    python3 -m venv "$work/venv-gguf"
-    "$work/venv-gguf/bin/pip" install --quiet gguf
-fi
+source "$here/gguf-venv.inc.sh" "$work"
 cat >read.py <<'EOF'
 import sys
 from gguf import GGUFReader
@@ -32,7 +29,7 @@ reader = GGUFReader(sys.argv[1])
 print(reader.fields["general.architecture"].contents(), len(reader.tensors), {t.tensor_type.name for t in reader.tensors})
 EOF
 opens() {
-    "$work/venv-gguf/bin/python" read.py "$1" >out.txt || fail "the Python reader refuses $1"
+    "$python_gguf" read.py "$1" >out.txt || fail "the Python reader refuses $1"
     grep -q "^$2 $3 " out.txt || { cat out.txt; fail "$1: expected $2 with $3 tensors"; }
 }
 
