@@ -34,6 +34,10 @@ bool Backend::is_host() const {
     return ggml_backend_buft_is_host(ggml_backend_get_default_buffer_type(get()));
 }
 
+std::shared_ptr<void> Backend::access() const {
+    return is_fake_device(get()) ? std::make_shared<FakeDeviceOpen>(get()) : nullptr;
+}
+
 ggml_backend_buffer_ptr Backend::allocate(ggml_context * ctx, const char * what) const {
     size_t bytes = 0;
     for (ggml_tensor * t = ggml_get_first_tensor(ctx); t; t = ggml_get_next_tensor(ctx, t)) {

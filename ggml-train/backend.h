@@ -22,6 +22,9 @@ public:
     bool           is_host() const;  // its memory is ours to read
     int            n_threads() const { return n_threads_; }
 
+    // While it lives, this process may pass pointers into the device's memory to LocalGroup.
+    std::shared_ptr<void> access() const;
+
     // Memory for all tensors of a context, zeroed. An Error says how much was asked for.
     ggml_backend_buffer_ptr allocate(ggml_context * ctx, const char * what) const;
 

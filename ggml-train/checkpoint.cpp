@@ -45,12 +45,12 @@ static void write_keys(const Checkpoint & checkpoint, gguf_context * gguf) {
     for (const auto & [name, text] : checkpoint.flags) {
         flags.push_back(name + "=" + text);
     }
-    for (const StateTensor & tensor : checkpoint.state.tensors) {
+    for (const HostTensor & tensor : checkpoint.state.tensors) {
         tensors.push_back(tensor.name);
     }
-    for (const StateCounter & counter : checkpoint.state.counters) {
+    for (const HostCounter & counter : checkpoint.state.counters) {
         counters.push_back(counter.name);
-        values.push_back(*counter.value);
+        values.push_back(*counter.copies[0]);
     }
     set_strings(gguf, "gt.checkpoint.flags", flags);
     set_strings(gguf, "gt.checkpoint.tensors", tensors);
@@ -73,14 +73,26 @@ list_checkpoints(const std::string & folder, const char * ending = ".gguf") {
     return paths;
 }
 
+// Piece by piece: the whole of a tensor need not lie together anywhere.
+static void write_tensor(GgufWriter & writer, const HostTensor & tensor) {
+    if (tensor.size() == 0) {
+        writer.write(nullptr, 0);
+    }
+    for (const HostTensor::Piece & piece : tensor.pieces) {
+        if (!piece.values().empty()) {
+            writer.write(piece.values().data(), piece.values().size_bytes());
+        }
+    }
+}
+
 std::string save_checkpoint(const std::string & folder, const Checkpoint & checkpoint, int keep) {
     GT_CHECK(keep >= 1, "the checkpoint just written is kept");
     const std::string path =
         folder +
         format("/checkpoint-%010llu.gguf", static_cast<unsigned long long>(checkpoint.step));
-    std::map<std::string, std::span<const float>> weights;
-    for (const StateTensor & weight : checkpoint.weights) {
-        weights[weight.name] = weight.values;
+    std::map<std::string, const HostTensor *> weights;
+    for (const HostTensor & weight : checkpoint.state.weights) {
+        weights[weight.name] = &weight;
     }
     {
         GgufWriter writer(path);
@@ -90,14 +102,14 @@ std::string save_checkpoint(const std::string & folder, const Checkpoint & check
             writer.declare(spec.name, spec.ne, GGML_TYPE_F32);
         }
         for (size_t i = 0; i < checkpoint.state.tensors.size(); ++i) {
-            const auto n = static_cast<int64_t>(checkpoint.state.tensors[i].values.size());
+            const auto n = static_cast<int64_t>(checkpoint.state.tensors[i].size());
             writer.declare(state_name(i), {n, 1, 1, 1}, GGML_TYPE_F32);
         }
         for (const TensorSpec & spec : specs) {
-            writer.write(weights[spec.name].data(), weights[spec.name].size_bytes());
+            write_tensor(writer, *weights[spec.name]);
         }
-        for (const StateTensor & tensor : checkpoint.state.tensors) {
-            writer.write(tensor.values.data(), tensor.values.size_bytes());
+        for (const HostTensor & tensor : checkpoint.state.tensors) {
+            write_tensor(writer, tensor);
         }
         writer.commit(true);
     }
@@ -161,24 +173,23 @@ struct Opened {
 // A tensor of the file and the memory it goes to.
 struct Move {
     std::span<const float> from;
-    std::span<float>       to;
+    const HostTensor *     to = nullptr;
 };
 
 void plan_move(
     const std::string &    path,
-    const std::string &    what,
     std::span<const float> from,
-    std::span<float>       to,
+    const HostTensor &     to,
     std::vector<Move> &    moves
 ) {
     if (from.size() != to.size()) {
         throw Error(format(
             "%s: %s has %zu values, this run needs %zu; go on with the flags of that run, or start "
             "over with --fresh",
-            path.c_str(), what.c_str(), from.size(), to.size()
+            path.c_str(), to.name.c_str(), from.size(), to.size()
         ));
     }
-    moves.push_back({from, to});
+    moves.push_back({from, &to});
 }
 
 CheckpointHead head_of(const Opened & opened, const std::string & path) {
@@ -229,16 +240,16 @@ CheckpointHead read_checkpoint_head(const std::string & path) {
 void load_checkpoint(const std::string & path, Checkpoint & into) {
     const Opened      opened(path);
     std::vector<Move> moves;
-    for (const StateTensor & weight : into.weights) {
-        plan_move(path, weight.name, opened.tensor(weight.name), weight.values, moves);
+    for (const HostTensor & weight : into.state.weights) {
+        plan_move(path, opened.tensor(weight.name), weight, moves);
     }
     const auto names = find_strings(opened.gguf.get(), "gt.checkpoint.tensors", path);
     std::map<std::string, std::string> stored;
     for (size_t i = 0; i < names.size(); ++i) {
         stored[names[i]] = state_name(i);
     }
-    for (const StateTensor & tensor : into.state.tensors) {
-        plan_move(path, tensor.name, opened.tensor(stored[tensor.name]), tensor.values, moves);
+    for (const HostTensor & tensor : into.state.tensors) {
+        plan_move(path, opened.tensor(stored[tensor.name]), tensor, moves);
     }
     const auto counters = find_strings(opened.gguf.get(), "gt.checkpoint.counters", path);
     if (names.size() != into.state.tensors.size() ||
@@ -257,7 +268,7 @@ void load_checkpoint(const std::string & path, Checkpoint & into) {
         counted[counters[i]] =
             static_cast<const uint64_t *>(gguf_get_arr_data(opened.gguf.get(), id))[i];
     }
-    for (const StateCounter & counter : into.state.counters) {
+    for (const HostCounter & counter : into.state.counters) {
         if (counted.count(counter.name) == 0) {
             throw Error(
                 path + ": counter " + counter.name +
@@ -267,10 +278,12 @@ void load_checkpoint(const std::string & path, Checkpoint & into) {
     }
     // Everything fits: only now is memory changed.
     for (const Move & move : moves) {
-        std::copy(move.from.begin(), move.from.end(), move.to.begin());
+        move.to->set(move.from);
     }
-    for (const StateCounter & counter : into.state.counters) {
-        *counter.value = counted[counter.name];
+    for (const HostCounter & counter : into.state.counters) {
+        for (uint64_t * copy : counter.copies) {
+            *copy = counted[counter.name];
+        }
     }
     CheckpointHead head = head_of(opened, path);
     into.step           = head.step;

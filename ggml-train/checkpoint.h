@@ -7,6 +7,7 @@
 // Keys of our own: gt.checkpoint.*; the state tensors are named s.<index>, their names are in a key.
 #pragma once
 
+#include "ggml-train/host-state.h"
 #include "ggml-train/model-config.h"
 
 #include <optional>
@@ -20,8 +21,8 @@ struct Checkpoint {
 
     uint64_t                                         step = 0;  // weight updates done
     std::vector<std::pair<std::string, std::string>> flags;     // as Flags::values gives them
-    std::vector<StateTensor>                         weights;  // complete, names as in tensor_specs
-    OptimizerState state;  // of the optimizer, and what else must go on
+    HostState
+        state;  // weights (complete, names as in tensor_specs), optimizer, what else must go on
 };
 
 // Writes `<folder>/checkpoint-<step>.gguf`, then removes all but the newest `keep`, and what killed

@@ -34,17 +34,23 @@ void GgufWriter::write(const void * data, size_t n_bytes) {
         write_head();
     }
     GT_CHECK(
-        n_done_ < sizes_.size() && sizes_[n_done_] == n_bytes, "not the size that was declared"
+        n_done_ < sizes_.size() && n_piece_ + n_bytes <= sizes_[n_done_],
+        "not the size that was declared"
     );
     file_.write(data, n_bytes);
+    n_piece_ += n_bytes;
+    if (n_piece_ < sizes_[n_done_]) {
+        return;
+    }
     const size_t  alignment = gguf_get_alignment(gguf_.get());
     const uint8_t zeros[64] = {};
-    for (size_t n = GGML_PAD(n_bytes, alignment) - n_bytes; n > 0;) {
+    for (size_t n = GGML_PAD(n_piece_, alignment) - n_piece_; n > 0;) {
         const size_t part = std::min(n, sizeof zeros);
         file_.write(zeros, part);
         n -= part;
     }
     ++n_done_;
+    n_piece_ = 0;
 }
 
 void GgufWriter::commit(bool sealed) {

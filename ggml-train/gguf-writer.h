@@ -19,7 +19,7 @@ public:
     // REQUIRES: name is new and shorter than 64 letters.
     void declare(const std::string & name, std::array<int64_t, 4> ne, ggml_type type);
 
-    // The next declared tensor, in its declared type.
+    // The next declared tensor, in its declared type; or the next piece of it.
     void write(const void * data, size_t n_bytes);
 
     // sealed: a footer with length and digest follows, for why_not_sealed.
@@ -31,7 +31,8 @@ private:
     AsideFile           file_;
     gguf_context_ptr    gguf_;
     std::vector<size_t> sizes_;
-    size_t              n_done_    = 0;
+    size_t              n_done_    = 0;  // tensors
+    size_t              n_piece_   = 0;  // bytes of the one that is not complete
     bool                head_done_ = false;
 };
 

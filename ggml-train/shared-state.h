@@ -4,14 +4,14 @@
 // checkpoint and a newcomer can load it. Floats and counters are little-endian, as in memory.
 #pragma once
 
-#include "ggml-train/optimizer.h"
+#include "ggml-train/host-state.h"
 
 namespace gt {
 
 class SharedState {
 public:
-    // The spans of `params` and of the optimizer's state must outlive it.
-    SharedState(const std::vector<ParamView> & params, Optimizer & optimizer, Workers & workers);
+    // What `state` points to must outlive it.
+    SharedState(const HostState & state, Workers & workers);
 
     // Part i of n: bytes [size i / n, size (i + 1) / n).
     Bytes part(int i, int n) const;
@@ -23,12 +23,24 @@ public:
     uint64_t digest() const;
 
 private:
+    // Bytes that lie together, on one rank or, equal, on several.
+    struct Piece {
+        std::vector<uint8_t *> copies;
+        size_t                 size = 0;
+    };
+    struct Item {  // a tensor or a counter
+        std::vector<Piece> pieces;
+        size_t             size = 0;
+    };
     size_t bytes() const;
-    void
-    visit(size_t begin, size_t end, const std::function<void(uint8_t * data, size_t n)> & fn) const;
+    void   visit(
+          size_t begin, size_t end, const std::function<void(const Piece &, size_t at, size_t n)> & fn
+      ) const;
+    Bytes    copy(size_t begin, size_t end) const;
+    uint64_t digest(size_t begin, size_t end, uint64_t seed) const;
 
-    std::vector<std::span<uint8_t>> pieces_;
-    Workers &                       workers_;
+    std::vector<Item> items_;
+    Workers &         workers_;
 };
 
 }  // namespace gt

@@ -3,19 +3,22 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 namespace gt {
 
 Trainer::Trainer(
+    LocalGroup &           ranks,
     StepGraph &            graph,
+    Shards &               shards,
     Optimizer &            optimizer,
     SharedState &          shared,
     RunPeers &             peers,
     StepSource             source,
     const TrainerOptions & options
 )
-    : graph_(graph), optimizer_(optimizer), shared_(shared), peers_(peers),
-      source_(std::move(source)), options_(options) {}
+    : ranks_(ranks), graph_(graph), shards_(shards), optimizer_(optimizer), shared_(shared),
+      peers_(peers), source_(std::move(source)), options_(options) {}
 
 static int64_t n_labels(const Batch & batch) {
     return std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) {
@@ -37,7 +40,7 @@ StepResult Trainer::train() {
     StepResult result = gradient();
 
     // rounds that closed without us: first become equal to the others again
-    while (peers_.n_behind() > 0) {
+    while (from_first(ranks_, [&] { return peers_.n_behind() > 0; })) {
         collect(result);
     }
     if (options_.steps > 0 && step_ >= options_.steps) {
@@ -47,10 +50,8 @@ StepResult Trainer::train() {
     // gradient in, message out, on its way
     result.step = step_;
     result.lr   = source_.lr(step_);
-    Bytes message =
-        optimizer_.prepare(step_, result.lr, clip_scale(result.grad_norm, options_.clip));
-    result.n_sent = message.size();
-    peers_.publish(step_, static_cast<uint64_t>(result.n_samples), std::move(message));
+    Bytes part  = optimizer_.prepare(step_, result.lr, clip_scale(result.grad_norm, options_.clip));
+    result.n_sent = publish(std::move(part), result.n_samples);
     in_flight_.push_back(step_++);
 
     // the one slow call: what all hosts sent, in the order in which all apply it
@@ -60,21 +61,34 @@ StepResult Trainer::train() {
     return result;
 }
 
-// Forward and backward; the gradients of the micro-batches add up to that of their mean.
+// A micro-batch of which nothing counts: for ranks that have none while others still do.
+static Batch blank(Batch batch) {
+    std::fill(batch.labels.begin(), batch.labels.end(), -1);
+    std::fill(batch.mix_labels.begin(), batch.mix_labels.end(), -1);
+    return batch;
+}
+
+// Forward and backward; the gradients of all ranks' micro-batches add up to that of their mean.
 StepResult Trainer::gradient() {
-    const Batch   batch   = source_.samples(step_);
+    const auto batch =
+        from_first(ranks_, [&] { return std::make_shared<const Batch>(source_.samples(step_)); });
     const int64_t each    = graph_.options().B;
-    const int64_t n_micro = batch.n_samples / each;
-    GT_CHECK(n_micro * each == batch.n_samples, "a batch is a whole number of micro-batches");
-    const double counted = static_cast<double>(n_labels(batch));
-    double       loss    = 0.0;
-    for (int64_t i = 0; i < n_micro; ++i) {
-        loss += graph_.run(
-            batch.part(i * each, (i + 1) * each), static_cast<float>(1.0 / counted), i == 0
-        );
+    const int64_t n_micro = batch->n_samples / each;
+    GT_CHECK(n_micro * each == batch->n_samples, "a batch is a whole number of micro-batches");
+    const int64_t n_turns = (n_micro + ranks_.size() - 1) / ranks_.size();
+    const double  counted = static_cast<double>(n_labels(*batch));
+    double        mine    = 0.0;
+    for (int64_t turn = 0; turn < n_turns; ++turn) {
+        const int64_t i = ranks_.rank() * n_turns + turn;
+        const Batch   micro =
+            i < n_micro ? batch->part(i * each, (i + 1) * each) : blank(batch->part(0, each));
+        mine += graph_.run(micro, static_cast<float>(1.0 / counted), turn == 0);
     }
-    StepResult result{
-        .loss = loss / counted, .n_samples = batch.n_samples, .grad_norm = source_.grad_norm()};
+    shards_.reduce_grads();
+    const std::vector<double> losses = from_all(ranks_, mine);
+    const double              loss   = std::accumulate(losses.begin(), losses.end(), 0.0);
+    StepResult                result{
+                       .loss = loss / counted, .n_samples = batch->n_samples, .grad_norm = source_.grad_norm()};
     if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
         throw Error(format(
             "step %llu: the loss is %g, the gradient's norm %g; start over (--fresh) with a lower "
@@ -86,16 +100,34 @@ StepResult Trainer::gradient() {
     return result;
 }
 
+// Rank 0 assembles the host's message and sends it on its way. Returns its size.
+size_t Trainer::publish(Bytes part, int64_t n_samples) {
+    const std::vector<Bytes *> parts = from_all(ranks_, &part);
+    return from_first(ranks_, [&] {
+        if (shards_.cut() && !part.empty()) {
+            std::vector<Bytes> all;
+            for (Bytes * one : parts) {
+                all.push_back(std::move(*one));
+            }
+            part = source_.join(all);
+        }
+        const size_t n_bytes = part.size();
+        peers_.publish(step_, static_cast<uint64_t>(n_samples), std::move(part));
+        return n_bytes;
+    });
+}
+
 void Trainer::collect(StepResult & result) {
     const double   from  = seconds();
     const uint64_t which = in_flight_.empty() ? step_ : in_flight_.front();
-    Round          round = peers_.collect(which);
+    const auto     round =
+        from_first(ranks_, [&] { return std::make_shared<const Round>(peers_.collect(which)); });
     result.waited += seconds() - from;
-    finish(std::move(round), result);
+    finish(*round, result);
 }
 
 // A round becomes new weights: the same on every host.
-void Trainer::finish(Round round, StepResult & result) {
+void Trainer::finish(const Round & round, StepResult & result) {
     if (!round.has_mine) {
         optimizer_.take_back(round.mine);  // too late: nothing is lost
     }
@@ -114,34 +146,40 @@ void Trainer::finish(Round round, StepResult & result) {
         return;
     }
     optimizer_.apply(round);
+    shards_.share_weights();
     step_            = std::max(step_, round.round + 1);
     result.n_hosts   = std::max<int>(1, static_cast<int>(round.messages.size()));
     result.n_missing = round.n_missing;
     result.validate  = round.validate;
-    for (int part : round.write_parts) {
-        peers_.put_part(round.round, part, shared_.part(part, round.n_parts));
-    }
-    if (!round.messages.empty()) {
-        peers_.report(
-            {.round        = round.round,
-             .state_digest = shared_.digest(),
-             .loss         = result.loss,
-             .waited_s     = result.waited}
-        );
-    }
+    on_first(ranks_, [&] {
+        for (int part : round.write_parts) {
+            peers_.put_part(round.round, part, shared_.part(part, round.n_parts));
+        }
+        if (!round.messages.empty()) {
+            peers_.report(
+                {.round        = round.round,
+                 .state_digest = shared_.digest(),
+                 .loss         = result.loss,
+                 .waited_s     = result.waited}
+            );
+        }
+    });
 }
 
 void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
-    const Joined joined = peers_.join(mark, fresh);
-    for (int i = 0; i < joined.n_parts; ++i) {
-        shared_.set_part(i, joined.n_parts, joined.fetch_part(i));
-    }
-    step_ = joined.step;
-    // told before the first message, so that another model is noticed in the first round
-    peers_.report({.round = step_ - 1, .state_digest = shared_.digest()});
-    for (int part : joined.write_parts) {
-        peers_.put_part(step_ - 1, part, shared_.part(part, joined.n_write_parts));
-    }
+    step_ = from_first(ranks_, [&] {
+        const Joined joined = peers_.join(mark, fresh);
+        for (int i = 0; i < joined.n_parts; ++i) {
+            shared_.set_part(i, joined.n_parts, joined.fetch_part(i));
+        }
+        // told before the first message, so that another model is noticed in the first round
+        peers_.report({.round = joined.step - 1, .state_digest = shared_.digest()});
+        for (int part : joined.write_parts) {
+            peers_.put_part(joined.step - 1, part, shared_.part(part, joined.n_write_parts));
+        }
+        return joined.step;
+    });
+    shards_.share_weights();
 }
 
 void Trainer::drain() {
@@ -151,13 +189,35 @@ void Trainer::drain() {
     }
 }
 
-double evaluate(StepGraph & graph, const std::vector<Batch> & batches) {
-    double loss = 0.0, counted = 0.0;
+// Summed in the order of the batches, whoever computed them.
+static double mean_loss(std::span<const double> losses, const std::vector<Batch> & batches) {
+    double counted = 0.0;
     for (const Batch & batch : batches) {
-        loss += graph.run(batch);
         counted += static_cast<double>(n_labels(batch));
     }
-    return loss / counted;
+    return std::accumulate(losses.begin(), losses.end(), 0.0) / counted;
+}
+
+double evaluate(StepGraph & graph, const std::vector<Batch> & batches) {
+    std::vector<double> losses;
+    for (const Batch & batch : batches) {
+        losses.push_back(graph.run(batch));
+    }
+    return mean_loss(losses, batches);
+}
+
+double evaluate(LocalGroup & ranks, StepGraph & graph, const std::vector<Batch> & batches) {
+    const auto          n       = static_cast<int64_t>(batches.size());
+    const int64_t       n_turns = (n + ranks.size() - 1) / ranks.size();
+    std::vector<double> mine, losses;
+    for (int64_t turn = 0; turn < n_turns; ++turn) {
+        const int64_t i = ranks.rank() * n_turns + turn;
+        mine.push_back(graph.run(i < n ? batches[i] : blank(batches[0])));
+    }
+    for (const std::vector<double> & part : from_all(ranks, mine)) {
+        losses.insert(losses.end(), part.begin(), part.end());
+    }
+    return mean_loss(losses, batches);
 }
 
 }  // namespace gt

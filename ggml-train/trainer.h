@@ -1,10 +1,11 @@
 // ggml-train/trainer.h — one training step from samples to new weights, the same on every host.
-// Knows neither files nor flags. Read next: optim/decoupled.cpp (what is sent).
+// Every rank of a host has one; rank 0's alone speaks with other hosts. Knows neither files nor
+// flags. Read next: shard.h (what a rank owns), optim/decoupled.cpp (what is sent).
 #pragma once
 
 #include "ggml-train/graph.h"
+#include "ggml-train/shard.h"
 #include "ggml-train/shared-state.h"
-#include "ggml-train/weights.h"
 
 #include <deque>
 
@@ -16,12 +17,13 @@ struct TrainerOptions {
     uint64_t steps   = 0;     // the run ends there; 0: no end
 };
 
-// What a step needs from outside, by its number. (Of all gradients the norm is taken in an order
-// that no machine changes: optim/optim.h.)
+// What a step needs from outside. (Of all gradients the norm is taken in an order that no machine
+// changes: optim/optim.h.)
 struct StepSource {
-    std::function<Batch(uint64_t step)> samples;
-    std::function<float(uint64_t step)> lr;
-    std::function<double()>             grad_norm;
+    std::function<Batch(uint64_t step)>                samples;  // of the host; called on rank 0
+    std::function<float(uint64_t step)>                lr;
+    std::function<double()>                            grad_norm;  // of the host; on every rank
+    std::function<Bytes(std::span<const Bytes> parts)> join;  // the host's message from its ranks'
 };
 
 struct StepResult {
@@ -37,10 +39,14 @@ struct StepResult {
     bool     validate  = true;  // validation after this step is ours
 };
 
+// All but the two short ones are collective: every rank of the host calls them.
 class Trainer {
 public:
+    // peers: the same on all ranks.
     Trainer(
+        LocalGroup &           ranks,
         StepGraph &            graph,
+        Shards &               shards,
         Optimizer &            optimizer,
         SharedState &          shared,
         RunPeers &             peers,
@@ -63,10 +69,13 @@ public:
 
 private:
     StepResult gradient();
-    void       finish(Round round, StepResult & result);
+    size_t     publish(Bytes part, int64_t n_samples);
     void       collect(StepResult & result);
+    void       finish(const Round & round, StepResult & result);
 
+    LocalGroup &         ranks_;
     StepGraph &          graph_;
+    Shards &             shards_;
     Optimizer &          optimizer_;
     SharedState &        shared_;
     RunPeers &           peers_;
@@ -76,7 +85,9 @@ private:
     std::deque<uint64_t> in_flight_;  // steps published, not collected yet
 };
 
-// Mean loss over the labels of several batches; `graph` has Goal::loss.
+// Mean loss over the labels of several batches; `graph` has Goal::loss. With ranks: collective, each
+// takes some of the batches.
 double evaluate(StepGraph & graph, const std::vector<Batch> & batches);
+double evaluate(LocalGroup & ranks, StepGraph & graph, const std::vector<Batch> & batches);
 
 }  // namespace gt

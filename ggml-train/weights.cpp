@@ -78,6 +78,40 @@ std::vector<ParamView> Weights::views() {
     return views;
 }
 
+static std::span<float> flat(const std::vector<Param> & params, ggml_tensor * Param::*which) {
+    const ggml_tensor * first = params.front().*which;
+    const ggml_tensor * last  = params.back().*which;
+    for (size_t i = 1; i < params.size(); ++i) {
+        GT_CHECK(
+            (params[i - 1].*which)->data < (params[i].*which)->data,
+            "tensors lie in the order they were made in"
+        );
+    }
+    float *      begin = static_cast<float *>(first->data);
+    const auto * end   = static_cast<const float *>(last->data) + ggml_nelements(last);
+    return {begin, static_cast<size_t>(end - begin)};
+}
+
+std::span<float> Weights::flat_weights() const {
+    return flat(params_, &Param::weight);
+}
+
+std::span<float> Weights::flat_grads() const {
+    return flat(params_, &Param::grad);
+}
+
+std::vector<ParamView> param_shapes(const ModelConfig & config) {
+    std::vector<ParamView> shapes;
+    for (const TensorSpec & spec : tensor_specs(config)) {
+        int64_t rows = 1;
+        for (const int64_t n : spec.ne) {
+            rows = n > 1 ? n : rows;
+        }
+        shapes.push_back({.name = spec.name, .ne = spec.ne, .kind = spec.kind, .row_end = rows});
+    }
+    return shapes;
+}
+
 void Weights::zero_grads() {
     ggml_backend_buffer_clear(grad_buffer_.get(), 0);
 }

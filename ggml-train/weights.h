@@ -27,6 +27,10 @@ public:
 
     void zero_grads();
 
+    // All weights, or gradients, in the device's memory: tensor after tensor, with gaps between.
+    std::span<float> flat_weights() const;
+    std::span<float> flat_grads() const;
+
 private:
     std::vector<Param>      params_;
     ggml_context_ptr        weight_ctx_, grad_ctx_;
@@ -34,5 +38,8 @@ private:
 };
 
 int64_t n_elements(const Param & param);
+
+// The tensors of such a model as an optimizer sees them, whole; no memory behind them.
+std::vector<ParamView> param_shapes(const ModelConfig & config);
 
 }  // namespace gt

@@ -23,7 +23,7 @@ static T get(const uint8_t * at) {
     return value;
 }
 
-Bytes make_message(const Head & head, std::span<const PartRows> rows) {
+Bytes make_message(const CodecHead & head, std::span<const PartRows> rows) {
     GT_CHECK(head.is_part || rows.empty(), "only a part lists its rows");
     Bytes     message(kHeadBytes + head.n_content + rows.size() * kRowBytes, 0);
     uint8_t * at = message.data();
@@ -46,7 +46,7 @@ Bytes make_message(const Head & head, std::span<const PartRows> rows) {
     return message;
 }
 
-std::optional<Head> read_head(std::span<const uint8_t> message, std::string & why) {
+std::optional<CodecHead> read_head(std::span<const uint8_t> message, std::string & why) {
     const uint8_t * at = message.data();
     if (message.size() < kHeadBytes) {
         why = "shorter than a head";
@@ -56,7 +56,7 @@ std::optional<Head> read_head(std::span<const uint8_t> message, std::string & wh
         why = "not a message of this version";
         return {};
     }
-    Head head{
+    CodecHead head{
         .replicator = at[5],
         .wire       = static_cast<Wire>(at[6]),
         .is_part    = at[7] == kPart,
@@ -86,7 +86,7 @@ struct Slice {
 static std::vector<std::vector<Slice>> slices_by_tensor(std::span<const Bytes> parts) {
     std::vector<std::vector<Slice>> tensors;
     for (const Bytes & part : parts) {
-        const Head head = *[&] {
+        const CodecHead head = *[&] {
             std::string why;
             auto        read = read_head(part, why);
             if (!read || !read->is_part) {
@@ -143,7 +143,7 @@ Bytes join_messages(std::span<const Bytes> parts) {
             total += slice.rows.n_bytes;
         }
     }
-    Head head         = *first;
+    CodecHead head    = *first;
     head.is_part      = false;
     head.n_content    = total;
     Bytes     message = make_message(head);

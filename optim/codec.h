@@ -31,7 +31,7 @@ namespace gt {
 
 constexpr int64_t kHeadBytes = 40;
 
-struct Head {
+struct CodecHead {
     uint8_t  replicator = 0;
     Wire     wire       = Wire::fp32;
     bool     is_part    = false;
@@ -47,10 +47,10 @@ struct PartRows {
 
 // A message with its head written and its content zero, of head.n_content bytes; for a part, with
 // the rows of each tensor behind it.
-Bytes make_message(const Head & head, std::span<const PartRows> rows = {});
+Bytes make_message(const CodecHead & head, std::span<const PartRows> rows = {});
 
 // Reads the head; null and the reason in `why` if it is not that of a well-formed message.
-std::optional<Head> read_head(std::span<const uint8_t> message, std::string & why);
+std::optional<CodecHead> read_head(std::span<const uint8_t> message, std::string & why);
 
 // Joins the parts of a host's ranks, in any order, into the message that a single rank would have
 // made. Throws Error if they do not fit together. One message that is no part comes back as it is.

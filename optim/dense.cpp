@@ -71,7 +71,7 @@ private:
 };
 
 // The head of a message without a length that a share could not have.
-static std::optional<Head> share_head(std::span<const uint8_t> share, std::string & why) {
+static std::optional<CodecHead> share_head(std::span<const uint8_t> share, std::string & why) {
     if (static_cast<int64_t>(share.size()) < kShareHead) {
         why = "shorter than a head";
         return {};
@@ -159,7 +159,7 @@ std::optional<Bytes> mean_share(
     }
     head->wire      = Wire::fp32;
     head->n_content = exact.n_bytes();
-    Head empty      = *head;
+    CodecHead empty = *head;
     empty.n_content = 0;
     Bytes mean      = make_message(empty);
     std::memcpy(mean.data() + 32, &head->n_content, 8);

@@ -41,7 +41,7 @@ std::vector<int64_t> Messenger::owned_offsets(const Plan & plan) const {
 
 // The head and, for a part, the rows of a message of ours, its content zero.
 Bytes Messenger::blank(uint64_t step, float lr, const Plan & plan, uint64_t n_content) const {
-    Head head      = options_.head;
+    CodecHead head = options_.head;
     head.is_part   = !units_.owns_all();
     head.step      = step;
     head.lr        = lr;

@@ -8,9 +8,9 @@
 namespace gt {
 
 struct MessengerOptions {
-    Head     head;                 // replicator, wire and layout
-    uint64_t every       = 1;      // a round every n steps
-    bool     median_norm = false;  // scale each message to the median norm of the round
+    CodecHead head;                 // replicator, wire and layout
+    uint64_t  every       = 1;      // a round every n steps
+    bool      median_norm = false;  // scale each message to the median norm of the round
 };
 
 // The messages of a round that may be used, in commit order, and why the others may not.

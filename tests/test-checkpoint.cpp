@@ -33,10 +33,11 @@ struct Run {
         checkpoint.step          = seed;
         checkpoint.flags         = {{"lr", "0.1"}, {"prompt", "a = b\nc"}, {"empty", ""}};
         checkpoint.state.tensors = {
-            {"moment", first}, {std::string(100, 'x'), second}, {"none", {}}};
-        checkpoint.state.counters = {{"steps", &count}};
+            whole_tensor("moment", first), whole_tensor(std::string(100, 'x'), second),
+            whole_tensor("none", {})};
+        checkpoint.state.counters = {{"steps", {&count}}};
         for (ModelTensor & tensor : model.tensors) {
-            checkpoint.weights.push_back({tensor.spec.name, tensor.data});
+            checkpoint.state.weights.push_back(whole_tensor(tensor.spec.name, tensor.data));
         }
     }
     bool same_as(const Run & other) const {
@@ -136,7 +137,7 @@ TEST_CASE("a_checkpoint_of_another_optimizer_changes_nothing") {
     const auto    path = save_checkpoint(dir.path(), saved.checkpoint);
     Run           run(2);
     const Run     before(2);
-    run.checkpoint.state.tensors[1].values = std::span(run.second).first(5);
+    run.checkpoint.state.tensors[1].pieces[0].copies[0] = std::span(run.second).first(5);
     CHECK_THAT(error_of([&] { load_checkpoint(path, run.checkpoint); }), Contains("needs 5"));
     run.checkpoint.state.tensors.erase(run.checkpoint.state.tensors.begin() + 1);
     CHECK_THAT(

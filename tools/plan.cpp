@@ -43,19 +43,6 @@ struct PlanFlags {
     }
 };
 
-// Names and shapes as an optimizer sees them; no memory behind them.
-std::vector<ParamView> shapes(const ModelConfig & config) {
-    std::vector<ParamView> views;
-    for (const TensorSpec & spec : tensor_specs(config)) {
-        int64_t rows = 1;
-        for (int64_t n : spec.ne) {
-            rows = n > 1 ? n : rows;
-        }
-        views.push_back({.name = spec.name, .ne = spec.ne, .kind = spec.kind, .row_end = rows});
-    }
-    return views;
-}
-
 double measure(const PlanFlags & f, const ModelFile & model) {
     const Backend backend(
         "cpu", f.threads ? f.threads : static_cast<int>(std::thread::hardware_concurrency())
@@ -109,7 +96,7 @@ double travel(const HostLine & host, double bytes, size_t n_hosts, bool dense) {
 }
 
 void print_plan(const PlanFlags & f, const ModelFile & model) {
-    const std::vector<ParamView> params = shapes(model.config);
+    const std::vector<ParamView> params = param_shapes(model.config);
     const std::vector<HostLine>  hosts  = lines(f);
     std::printf(
         "%s\n%zu hosts, %.2f s of computing per step of %lld samples\n\n",

@@ -23,8 +23,8 @@ struct TrainFlags {
     OptimOptions optim{.replicator = "auto"};
 
     int64_t     eval_every = 0, eval_batches = 16, save_every = 0, keep = 3, log_every = 10;
-    int         threads  = 0;
-    std::string device   = "cpu";
+    int         threads = 0, ranks = 1;
+    std::string device = "cpu", shard = "auto";
     bool        portable = false, recompute = false, fresh = false;
     std::string export_to, export_type = "f32";
 
@@ -83,6 +83,8 @@ struct TrainFlags {
         visit("fresh", fresh, "start over; the run that is there is set aside");
         visit("micro", micro, "samples computed at once, a divisor of --batch; 0: all of them");
         visit("threads,t", threads, "CPU threads; 0: all cores");
+        visit("ranks", ranks, "workers in this host that share each step, and its threads");
+        visit("shard", shard, "what ranks divide between them", {"auto", "none", "optimizer"});
         visit("device", device, "where to compute", {"cpu", "fake"});
         visit("portable", portable, "ggml's own ops only, no fused CPU kernels (slow)");
         visit("recompute", recompute, "keep only the inputs of the blocks: less memory, more time");

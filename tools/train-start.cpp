@@ -32,6 +32,7 @@ static void check_flags(const TrainFlags & f) {
         {"clip", f.clip, 0},
         {"smoothing", f.smoothing, 0},
         {"threads", static_cast<double>(f.threads), 0},
+        {"ranks", static_cast<double>(f.ranks), 1},
         {"eval-batches", static_cast<double>(f.eval_batches), 1},
         {"keep", static_cast<double>(f.keep), 1},
     };
@@ -75,6 +76,19 @@ static float default_lr(int64_t n_params, const std::string & rule) {
     return static_cast<float>(rule == "muon" ? 3.0 * adamw : adamw);
 }
 
+// The micro-batch of at most `most` samples with which the ranks are done first; of equals the largest.
+static int64_t divide_batch(int64_t batch, int64_t most, int n_ranks) {
+    int64_t best = 1, best_samples = batch + 1;
+    for (int64_t micro = 1; micro <= std::min(batch, most); ++micro) {
+        const int64_t samples = (batch / micro + n_ranks - 1) / n_ranks * micro;  // of one rank
+        if (batch % micro == 0 && samples <= best_samples) {
+            best         = micro;
+            best_samples = samples;
+        }
+    }
+    return best;
+}
+
 void settle(
     TrainFlags & f, Flags & flags, TrainTask & task, Together & together, const Flags::Values & own
 ) {
@@ -91,10 +105,7 @@ void settle(
     together.agree(flags, values, task.model, task.fresh);
     task.T           = f.context ? f.context : task.T;
     f.schedule.steps = f.steps;
-    f.micro          = std::min(f.micro ? f.micro : f.batch, f.batch);
-    while (f.batch % f.micro != 0) {
-        --f.micro;
-    }
+    f.micro          = divide_batch(f.batch, f.micro ? f.micro : f.batch, f.ranks);
 }
 
 std::string find_run(

@@ -1,0 +1,78 @@
+#include "ggml-train/host-state.h"
+
+#include <algorithm>
+
+namespace gt {
+
+void HostTensor::Piece::set(std::span<const float> values) const {
+    for (const std::span<float> copy : copies) {
+        GT_CHECK(copy.size() == values.size(), "copies of a tensor have equal sizes");
+        std::copy(values.begin(), values.end(), copy.begin());
+    }
+}
+
+size_t HostTensor::size() const {
+    size_t n = 0;
+    for (const Piece & piece : pieces) {
+        n += piece.values().size();
+    }
+    return n;
+}
+
+void HostTensor::set(std::span<const float> values) const {
+    GT_CHECK(values.size() == size(), name.c_str());
+    for (const Piece & piece : pieces) {
+        piece.set(values.first(piece.values().size()));
+        values = values.subspan(piece.values().size());
+    }
+}
+
+HostTensor whole_tensor(std::string name, std::span<float> values, bool shared) {
+    return {.name = std::move(name), .pieces = {{.copies = {values}}}, .shared = shared};
+}
+
+static HostTensor join_tensor(const std::vector<StateTensor> & parts, bool cut) {
+    HostTensor tensor{.name = parts[0].name, .pieces = {}, .shared = parts[0].shared};
+    for (const StateTensor & part : parts) {
+        GT_CHECK(part.name == tensor.name, "ranks have the same tensors in the same order");
+        if (cut || tensor.pieces.empty()) {
+            tensor.pieces.push_back({});
+        }
+        tensor.pieces.back().copies.push_back(part.values);
+    }
+    return tensor;
+}
+
+HostState join_state(
+    LocalGroup & ranks, const std::vector<ParamView> & params, OptimizerState mine, bool cut
+) {
+    for (size_t i = 0; i < params.size(); ++i) {  // weights first
+        mine.tensors.insert(
+            mine.tensors.begin() + static_cast<int64_t>(i), {params[i].name, params[i].weight, true}
+        );
+    }
+    const std::vector<OptimizerState> all = from_all(ranks, mine);
+    HostState                         host;
+    for (size_t i = 0; i < mine.tensors.size(); ++i) {
+        std::vector<StateTensor> parts;
+        for (const OptimizerState & rank : all) {
+            parts.push_back(rank.tensors[i]);
+        }
+        (i < params.size() ? host.weights : host.tensors).push_back(join_tensor(parts, cut));
+    }
+    for (size_t i = 0; i < mine.counters.size(); ++i) {
+        host.counters.push_back({mine.counters[i].name, {}, mine.counters[i].shared});
+        for (const OptimizerState & rank : all) {
+            host.counters.back().copies.push_back(rank.counters[i].value);
+        }
+    }
+    for (size_t i = 0; i < mine.blobs.size(); ++i) {
+        host.blobs.push_back({mine.blobs[i].name, {}, mine.blobs[i].shared});
+        for (const OptimizerState & rank : all) {
+            host.blobs.back().parts.push_back(rank.blobs[i].bytes);
+        }
+    }
+    return host;
+}
+
+}  // namespace gt

@@ -1,0 +1,93 @@
+#include "tools/train-rank.h"
+
+#include "optim/codec.h"
+
+#include <algorithm>
+
+namespace gt {
+
+// A rank's share of the host's threads.
+static int rank_threads(int n_threads, const LocalGroup & ranks) {
+    return std::max(1, n_threads / ranks.size());
+}
+
+TrainRank::TrainRank(
+    const TrainFlags & f, const TrainTask & task, LocalGroup & ranks, RunPeers & peers
+)
+    : ranks_(ranks), optim_(f.optim), backend_(f.device, rank_threads(f.threads, ranks)),
+      workers_(rank_threads(f.threads, ranks)),
+      model_(make_model(backend_, task.model.config, true)) {
+    const CutRows cut_rows = [this](const ParamView & param) {
+        return gt::cut_rows(optim_, param);
+    };
+    shards_ = make_whole_shards(
+        backend_, model_->weights(), param_shapes(task.model.config), ranks_, f.shard != "none",
+        cut_rows
+    );
+    load_weights(task.model);
+    optimizer_ = make_optimizer(optim_, shards_->views(), workers_);
+    state_     = join_state(ranks_, shards_->views(), optimizer_->state(), shards_->cut());
+    shared_    = std::make_unique<SharedState>(state_, workers_);
+    make_graphs(f, task);
+    trainer_ = std::make_unique<Trainer>(
+        ranks_, *graph_, *shards_, *optimizer_, *shared_, peers,
+        StepSource{
+            .samples   = [&](uint64_t step) { return task.train(step, peers.host(), 0, f.batch); },
+            .lr        = [&](uint64_t step) { return f.schedule.at(step); },
+            .grad_norm = [this] { return host_grad_norm(); },
+            .join      = join_messages},
+        TrainerOptions{
+            .clip    = f.clip,
+            .overlap = f.optim.overlap ? 1u : 0u,
+            .steps   = static_cast<uint64_t>(f.steps)}
+    );
+}
+
+// The rows that this rank owns, from the file.
+void TrainRank::load_weights(const ModelFile & model) {
+    for (const ParamView & view : shards_->views()) {
+        const int64_t rows = view.row_end - view.row_begin;
+        if (rows > 0) {
+            const auto    n    = static_cast<int64_t>(view.weight.size());
+            const float * from = model.at(view.name).data.data() + view.row_begin * (n / rows);
+            std::copy_n(from, n, view.weight.begin());
+        }
+    }
+    shards_->share_weights();
+}
+
+void TrainRank::make_graphs(const TrainFlags & f, const TrainTask & task) {
+    GraphOptions options = {
+        .B          = f.micro,
+        .T          = task.T,
+        .image_size = task.model.config.image_size,
+        .channels   = task.model.config.channels,
+        .form       = f.portable ? Form::portable : Form::fused,
+        .recompute  = f.recompute ? Recompute::all : Recompute::cheap,
+        .smoothing  = f.smoothing,
+        .mixup      = task.mixup,
+        .depth      = task.depth};
+    graph_            = std::make_unique<StepGraph>(backend_, *model_, options);
+    options.goal      = task.evaluate ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
+    options.smoothing = 0.0f;
+    options.mixup = options.depth = false;
+    eval_                         = std::make_unique<StepGraph>(backend_, *model_, options);
+}
+
+// Each rank squares the rows it owns; the order of the sum depends on the model alone.
+double TrainRank::host_grad_norm() {
+    std::vector<double> parts(static_cast<size_t>(grad_norm_parts(optim_, shards_->views())));
+    grad_norm(optim_, shards_->views(), workers_, parts);
+    if (!shards_->cut()) {
+        return grad_norm(parts);
+    }
+    std::vector<double> sums(parts.size(), 0.0);
+    for (const std::vector<double> & others : from_all(ranks_, parts)) {
+        for (size_t i = 0; i < sums.size(); ++i) {
+            sums[i] += others[i];
+        }
+    }
+    return grad_norm(sums);
+}
+
+}  // namespace gt

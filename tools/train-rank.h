@@ -1,0 +1,47 @@
+// tools/train-rank.h — the parts of one rank of a host, wired together: device, model, shard,
+// optimizer, graphs, trainer. Every rank of every host has the same parts.
+// Read next: ggml-train/trainer.cpp (one step), train-loop.cpp (a run).
+#pragma once
+
+#include "ggml-train/trainer.h"
+#include "models/blocks.h"
+#include "tools/train-loop.h"
+
+namespace gt {
+
+class TrainRank {
+public:
+    // Collective. Takes the weights of task.model, which must stay until all ranks are made.
+    TrainRank(
+        const TrainFlags & train, const TrainTask & task, LocalGroup & ranks, RunPeers & peers
+    );
+
+    Trainer &   trainer() { return *trainer_; }
+    StepGraph & graph() { return *graph_; }
+    StepGraph & eval() { return *eval_; }  // Goal::logits if the task evaluates, else Goal::loss
+
+    // Of the whole host: memory of all ranks, to be touched by rank 0 alone (on_first).
+    HostState & state() { return state_; }
+
+    // The views' weights have been changed from outside, on all ranks. Collective.
+    void share_weights() { shards_->share_weights(); }
+
+private:
+    void   load_weights(const ModelFile & model);
+    void   make_graphs(const TrainFlags & train, const TrainTask & task);
+    double host_grad_norm();
+
+    LocalGroup &                 ranks_;
+    OptimOptions                 optim_;
+    Backend                      backend_;
+    Workers                      workers_;
+    std::unique_ptr<Transformer> model_;
+    std::unique_ptr<Shards>      shards_;
+    std::unique_ptr<Optimizer>   optimizer_;
+    HostState                    state_;
+    std::unique_ptr<SharedState> shared_;
+    std::unique_ptr<StepGraph>   graph_, eval_;
+    std::unique_ptr<Trainer>     trainer_;
+};
+
+}  // namespace gt
