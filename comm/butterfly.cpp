@@ -27,6 +27,20 @@ Butterfly::Butterfly(
     );
 }
 
+std::vector<std::string>
+output_keys(const RunPaths & paths, const MessageId & id, std::span<const uint8_t> body) {
+    WireReader               in(body);
+    const uint64_t           inputs   = in.u64();
+    const int                n_shards = in.u16();
+    std::vector<std::string> keys;
+    for (size_t n = in.u16(); n > 0 && in.ok(); --n) {
+        keys.push_back(paths.shard(inputs, id.host, id.incarnation, n_shards + in.u16()));
+        in.u64();  // size
+        in.key();
+    }
+    return in.at_end() ? keys : std::vector<std::string>();
+}
+
 static SealContext shard_context(
     const RunKeys & keys, uint64_t index, const std::string & host, uint64_t life, int number
 ) {

@@ -30,6 +30,10 @@ struct DenseCodec {
 // Message = 32-bit floats: shards are ranges, the average is weighted and summed in commit order.
 DenseCodec make_float_codec(int n_shards = 16);
 
+// The shards of which a message of phase 2 tells, as its sender has put them.
+std::vector<std::string>
+output_keys(const RunPaths & paths, const MessageId & id, std::span<const uint8_t> body);
+
 class Butterfly {
 public:
     Butterfly(

@@ -2,6 +2,7 @@
 #include "comm/comm.h"
 
 #include "comm/hub-sequencer.h"
+#include "comm/meet-direct.h"
 #include "comm/sequencer-thread.h"
 #include "comm/store-cache.h"
 
@@ -105,8 +106,8 @@ std::unique_ptr<Meeting> meet_at_store(
 
 }  // namespace
 
-std::unique_ptr<Meeting>
-meet(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
+static std::unique_ptr<Meeting>
+meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
     if (!valid_host_name(name)) {
         throw Error(
             "'" + name + "' is no name for a machine; use letters, digits and ._- (--name)"
@@ -145,6 +146,7 @@ meet(const Hosts & hosts, const std::string & name, const MeetOptions & options)
         own.quiet       = true;
         SequencerOptions order;
         order.membership = options.membership;
+        order.direct     = hosts.direct;
         return std::make_unique<StoreMeeting>(own, order);
     }
     HttpStoreOptions http;
@@ -154,6 +156,13 @@ meet(const Hosts & hosts, const std::string & name, const MeetOptions & options)
     http.up_limit   = options.up_limit;
     http.congestion = options.congestion;
     return std::make_unique<StoreMeeting>(make_http_store(http), hosts.keys);
+}
+
+std::unique_ptr<Meeting>
+meet(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
+    auto meeting = meet_star(hosts, name, options);
+    return hosts.direct ? deliver_directly(std::move(meeting), hosts, name, options)
+                        : std::move(meeting);
 }
 
 std::unique_ptr<RunPeers> make_peers(Meeting & meeting, const StorePeersOptions & options) {

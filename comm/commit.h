@@ -43,7 +43,7 @@ struct CommitMessage {
     uint64_t    weight      = 1;
     uint64_t    size        = 0;  // of the whole value
     Key32       digest{};         // of the whole value
-    std::string where;            // empty: in the store; else the address of a host that serves it
+    std::string where;            // empty: in the store; else who holds a copy besides the sender
 };
 
 struct CheckpointPart {

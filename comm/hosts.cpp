@@ -1,4 +1,4 @@
-// comm/hosts.cpp — reads and writes hosts.txt and invites; every message says line and next move.
+// comm/hosts.cpp — reads and writes hosts.txt; every message says line and next move.
 #include "comm/hosts.h"
 
 #include "comm/frame.h"
@@ -12,7 +12,6 @@ namespace gt {
 
 static constexpr size_t kMaxFileBytes = 1 << 20;
 static constexpr size_t kMaxHosts     = 256;
-static constexpr char   kInviteMark[] = "gt1.";
 
 namespace {
 
@@ -169,6 +168,14 @@ static void parse_store(Hosts & out, const std::vector<std::string> & words, con
     out.store = url;
 }
 
+static void
+parse_delivery(Hosts & out, const std::vector<std::string> & words, const Place & place) {
+    if (words.size() != 2 || (words[1] != "direct" && words[1] != "star")) {
+        place.fail("not a way to deliver; write delivery direct or delivery star");
+    }
+    out.direct = words[1] == "direct";
+}
+
 Hosts parse_hosts(const std::string & text, const std::string & file) {
     if (text.size() > kMaxFileBytes) {
         throw Error(file + ": larger than 1 MB; this is not a hosts file");
@@ -187,6 +194,8 @@ Hosts parse_hosts(const std::string & text, const std::string & file) {
             parse_key(out, words, place);
         } else if (words[0] == "store") {
             parse_store(out, words, place);
+        } else if (words[0] == "delivery") {
+            parse_delivery(out, words, place);
         } else {
             HostLine host = parse_host(words, place);
             if (out.find(host.name)) {
@@ -200,6 +209,9 @@ Hosts parse_hosts(const std::string & text, const std::string & file) {
     }
     if (out.key.empty() && out.hub_key.empty()) {
         throw Error(file + ": no 'key' line; make the file with: hub --new --address HOST:PORT");
+    }
+    if (out.direct && !out.store.empty()) {
+        throw Error(file + ": delivery direct needs a hub; remove that line or the store line");
     }
     if (out.store.empty() && !out.hub()) {
         throw Error(
@@ -251,6 +263,7 @@ std::string hosts_text(const Hosts & hosts) {
     if (!hosts.store.empty()) {
         out += "store " + quoted(hosts.store) + "\n";
     }
+    out += hosts.direct ? "delivery direct\n" : "";
     for (const HostLine & host : hosts.hosts) {
         out += host.name + " " + (host.address.empty() ? "-" : host.address);
         out += host.up > 0 ? format(" up=%.15g", host.up) : "";
@@ -259,41 +272,6 @@ std::string hosts_text(const Hosts & hosts) {
         out += "\n";
     }
     return out;
-}
-
-std::string make_invite(const Hosts & hosts) {
-    Hosts shared = hosts;
-    for (HostLine & host : shared.hosts) {
-        host.data.clear();  // a path on one machine says nothing to another
-    }
-    const std::string text = hosts_text(shared);
-    Bytes             bytes(text.begin(), text.end());
-    const Key32       sum = digest256(bytes);
-    bytes.insert(bytes.end(), sum.begin(), sum.begin() + 4);
-    return kInviteMark + to_base64(bytes);
-}
-
-Hosts parse_invite(const std::string & invite) {
-    const std::string next = "; copy the whole line again, from gt1. to its end";
-    std::string       letters;
-    for (const char c : invite.substr(0, 2 * kMaxFileBytes)) {
-        if (c != ' ' && c != '\n' && c != '\r' && c != '\t') {
-            letters += c;  // chat programs break long lines
-        }
-    }
-    if (!letters.starts_with(kInviteMark)) {
-        throw Error("invite: does not begin with gt1." + next);
-    }
-    const std::optional<Bytes> bytes = from_base64(letters.substr(4));
-    if (!bytes || bytes->size() < 5) {
-        throw Error("invite: not complete" + next);
-    }
-    const std::span<const uint8_t> text = std::span(*bytes).first(bytes->size() - 4);
-    const Key32                    sum  = digest256(text);
-    if (!std::equal(sum.begin(), sum.begin() + 4, bytes->end() - 4)) {
-        throw Error("invite: not complete, or a letter is wrong" + next);
-    }
-    return parse_hosts(std::string(text.begin(), text.end()), "invite");
 }
 
 }  // namespace gt

@@ -5,6 +5,7 @@
 //   anna  anna.example.org:7077 up=20 down=100 data=books/
 //   ben   -                     up=10 down=50
 //   store s3://bucket/prefix              or file:///path: instead of a hub
+//   delivery direct                       hosts with an address serve their own messages
 //
 // The first host with an address is the hub. '-': dials out only. A hub that must not read has
 // `hub-key ...` in place of `key ...`. An invite is the same file as one line of text.
@@ -27,7 +28,8 @@ struct HostLine {
 
 struct Hosts {
     std::vector<HostLine> hosts;
-    std::string           store;  // s3://... or file:///...; empty: the hub
+    std::string           store;           // s3://... or file:///...; empty: the hub
+    bool                  direct = false;  // delivery: not through the hub where it can be avoided
     RunKeys               keys;
     std::string           key, hub_key;  // as written; exactly one is set
 

@@ -21,6 +21,12 @@ RunPaths::message(uint64_t index, const std::string & host, uint64_t incarnation
 std::string RunPaths::messages(uint64_t index) const {
     return root + "message/" + number(index) + "/";
 }
+std::string RunPaths::held(const MessageId & id) const {
+    return helds(id.index) + id.host + "/" + number(id.incarnation);
+}
+std::string RunPaths::helds(uint64_t index) const {
+    return root + "held/" + number(index) + "/";
+}
 std::string RunPaths::commit(uint64_t index, uint32_t revision) const {
     return root + "commit/" + number(index) + "-" + std::to_string(revision);
 }
@@ -184,7 +190,7 @@ static Bytes head_bytes(const MessageHead & head) {
     return out.take();
 }
 
-static MessageHead read_head(WireReader & in) {
+std::optional<MessageHead> read_message_head(WireReader & in) {
     MessageHead head;
     head.step         = in.u64();
     head.phase        = in.u8();
@@ -199,7 +205,9 @@ static MessageHead read_head(WireReader & in) {
     head.up_bytes     = in.u64();
     head.down_bytes   = in.u64();
     in.u32();
-    return head;
+    const bool is_good =
+        in.ok() && head.phase <= 2 && head.weight >= 1 && head.weight <= (1ull << 40);
+    return is_good ? std::optional(head) : std::nullopt;
 }
 
 static SealContext context_of(uint64_t run, const MessageId & id) {
@@ -241,11 +249,10 @@ parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> 
         frame->incarnation != id.incarnation) {
         return std::nullopt;
     }
-    WireReader        in(frame->payload);
-    const MessageHead head = read_head(in);
+    WireReader in(frame->payload);
+    const auto head = read_message_head(in);
     // the sealed text is the head again and the body
-    if (!in.ok() || head.phase > 2 || head.weight < 1 || head.weight > (1ull << 40) ||
-        in.rest().size() != kSealBytes + kMessageHeadBytes + head.n_body_bytes) {
+    if (!head || in.rest().size() != kSealBytes + kMessageHeadBytes + head->n_body_bytes) {
         return std::nullopt;
     }
     return head;

@@ -13,6 +13,8 @@
 
 namespace gt {
 
+class WireReader;
+
 enum class Kind : uint8_t {
     message  = 1,
     commit   = 2,
@@ -25,6 +27,14 @@ enum class Kind : uint8_t {
     shard    = 9,  // of a dense exchange
     settings = 10,
     model    = 11,
+    held     = 12,  // a second member holds a message that its sender serves
+};
+
+// Who sent a message, for which round.
+struct MessageId {
+    uint64_t    index = 0;
+    std::string host;
+    uint64_t    incarnation = 0;
 };
 
 // Names of keys. All begin with the run's number.
@@ -33,6 +43,8 @@ struct RunPaths {
 
     std::string message(uint64_t index, const std::string & host, uint64_t incarnation) const;
     std::string messages(uint64_t index) const;  // the prefix of one round's
+    std::string held(const MessageId & id) const;
+    std::string helds(uint64_t index) const;
     std::string commit(uint64_t index, uint32_t revision) const;
     std::string presences() const;  // the prefix of all hellos and leaves
     std::string presences(const std::string & host) const;
@@ -97,19 +109,15 @@ struct MessageHead {
 };
 constexpr size_t kMessageHeadBytes = 101;
 
-// Who sent a message, for which round.
-struct MessageId {
-    uint64_t    index = 0;
-    std::string host;
-    uint64_t    incarnation = 0;
-};
-
 Bytes make_message(
     const RunKeys &          keys,
     const MessageId &        id,
     const MessageHead &      head,
     std::span<const uint8_t> body
 );
+
+// The head alone, within its bounds; for who has more to read behind it.
+[[nodiscard]] std::optional<MessageHead> read_message_head(WireReader & in);
 
 // What can be known without the seal key.
 [[nodiscard]] std::optional<MessageHead>

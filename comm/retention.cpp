@@ -50,9 +50,22 @@ void Retention::remove_all(const std::string & prefix) {
     }
 }
 
+// Some of its messages were served by their senders.
+static bool is_direct(const Commit & commit) {
+    return std::any_of(commit.messages.begin(), commit.messages.end(), [](const auto & message) {
+        return !message.where.empty();
+    });
+}
+
 void Retention::remove_round(uint64_t index) {
     const auto entry = log_.read(index);
     remove_all(paths_.messages(index));
+    if (entry) {
+        is_direct_ = is_direct_ || is_direct(entry->commit);
+    }
+    if (is_direct_) {
+        remove_all(paths_.helds(index));
+    }
     if (entry && !entry->commit.writers.empty()) {
         const std::string number = paths_.messages(index).substr((paths_.root + "message/").size());
         remove_all(paths_.root + "part/" + number);

@@ -31,8 +31,9 @@ private:
     const RunKeys & keys_;
     RunPaths        paths_;
     CommitLog       log_;
-    uint64_t        floor_         = 0;  // as recorded
-    uint64_t        done_          = 0;  // all below is removed
+    uint64_t        floor_         = 0;      // as recorded
+    uint64_t        done_          = 0;      // all below is removed
+    bool            is_direct_     = false;  // some messages were served by their senders
     uint64_t        last_complete_ = kNone, complete_before_ = kNone;
 };
 

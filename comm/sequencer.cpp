@@ -1,6 +1,7 @@
 // comm/sequencer.cpp — one pass: presences, messages, parts, and the commit if it is time.
 #include "comm/sequencer.h"
 
+#include "comm/held.h"
 #include "comm/run-settings.h"
 #include "comm/wire.h"
 
@@ -176,18 +177,31 @@ void Sequencer::take_presence(const std::string & key, Time now) {
 
 void Sequencer::look_for_messages(Time now) {
     for (const MessageId & id : membership_.missing()) {
-        const auto value = store_.get(paths_.message(id.index, id.host, id.incarnation));
-        const auto head  = value ? parse_message_head(keys_.run, id, *value) : std::nullopt;
-        if (!head || (keys_.can_read && !open_message(keys_, id, *value))) {
+        const auto seen = find_message(id);
+        if (!seen) {
             continue;  // not there, torn or forged: perhaps the next look finds a good one
         }
-        const SeenMessage seen{id.host,       id.incarnation,    *head,
-                               value->size(), digest256(*value), ""};
-        membership_.message(seen, now);
+        membership_.message(*seen, now);
         if (options_.on_message) {
-            options_.on_message(seen);
+            options_.on_message(*seen);
         }
     }
+}
+
+// In the store, or held by a second member.
+std::optional<SeenMessage> Sequencer::find_message(const MessageId & id) {
+    const auto value = store_.get(paths_.message(id.index, id.host, id.incarnation));
+    const auto head  = value ? parse_message_head(keys_.run, id, *value) : std::nullopt;
+    if (head && (!keys_.can_read || open_message(keys_, id, *value))) {
+        return SeenMessage{id.host, id.incarnation, *head, value->size(), digest256(*value), ""};
+    }
+    const auto         word = options_.direct ? store_.get(paths_.held(id)) : std::nullopt;
+    const auto         held = word ? parse_held(keys_, id, *word) : std::nullopt;
+    const CommitHost * host = held ? membership_.head()->find(held->holder) : nullptr;
+    if (!host || !host->member) {
+        return std::nullopt;
+    }
+    return SeenMessage{id.host, id.incarnation, held->head, held->size, held->digest, held->holder};
 }
 
 void Sequencer::look_for_parts() {

@@ -22,6 +22,7 @@ struct SequencerOptions {
     std::string name    = "hub";  // a valid host name
     bool        elected = false;  // others may want to write, too: epoch records decide
     bool        atomic  = true;   // the store has a working atomic create
+    bool        direct  = false;  // hosts may serve their messages themselves: held.h
     bool take_over = false;  // a person's word: writes from now on, in a new epoch; not elected
     MembershipOptions membership;
     Millis            presence_poll{1000};     // how often newcomers are looked for; see note()
@@ -48,19 +49,20 @@ public:
     const std::optional<Commit> & head() const { return membership_.head(); }
 
 private:
-    bool follow(Time now);
-    bool catch_up(Time now);
-    bool claim(Time now);
-    bool look_for_settings();
-    void look_for_presences(Time now);
-    void take_presence(const std::string & key, Time now);
-    void look_for_messages(Time now);
-    void look_for_parts();
-    bool close(Time now);
-    bool write(Commit commit, Time now);
-    bool revise(Time now);
-    void advance(const ChainEntry & entry, Time now);
-    void take(const ChainEntry & entry, Time now);
+    bool                       follow(Time now);
+    bool                       catch_up(Time now);
+    bool                       claim(Time now);
+    bool                       look_for_settings();
+    void                       look_for_presences(Time now);
+    void                       take_presence(const std::string & key, Time now);
+    void                       look_for_messages(Time now);
+    std::optional<SeenMessage> find_message(const MessageId & id);
+    void                       look_for_parts();
+    bool                       close(Time now);
+    bool                       write(Commit commit, Time now);
+    bool                       revise(Time now);
+    void                       advance(const ChainEntry & entry, Time now);
+    void                       take(const ChainEntry & entry, Time now);
 
     Store &          store_;
     RunKeys          keys_;

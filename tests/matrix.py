@@ -18,7 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from together import PLACES, REPLICATORS, Failed, Lab, Run, check, need_s3, until
 
 STEPS, KILL_AT = 40, 10
-SHORT = {("folder", "random", "host"), ("star", "full", "sequencer"), ("s3", "diloco", "sequencer")}
+SHORT = {("folder", "random", "host"), ("star", "full", "sequencer"), ("direct", "demo", "host"),
+         ("s3", "diloco", "sequencer")}
 
 
 def cell(lab, place, replicator, victim):
@@ -30,6 +31,7 @@ def cell(lab, place, replicator, victim):
         run.kill(who)
         before = run.commits()
         check(len(before) > 1, "no round was committed before the kill")
+        check(place != "direct" or run.n_held() > len(before), "messages did not travel directly")
         if victim == "sequencer" and place == "folder":  # another one takes over, without being told
             until(lambda: len(run.commits()) > len(before) + 1, 90, "another host orders rounds")
             check(run.sequencer() != who, f"{who} is gone and still orders rounds")

@@ -413,11 +413,14 @@ static int free_port() {
 
 TEST_CASE("hosts_that_meet_in_a_folder_or_at_the_first_host_stay_equal", "[net][rounds]") {
     Scratch     folder;
-    const bool  is_folder = GENERATE(true, false);
+    const auto  place     = GENERATE(as<std::string>(), "folder", "star", "direct");
+    const bool  is_folder = place == "folder";
     std::string text      = "key " + to_base64(Key32{9}) + "\n";
     text += is_folder ? "host0 -\n" : format("host0 127.0.0.1:%d\n", free_port());
-    text += "host1 -\nhost2 -\n";
+    text += place == "direct" ? format("host1 127.0.0.1:%d\n", free_port()) : "host1 -\n";
+    text += "host2 -\n";
     text += is_folder ? "store file://" + (folder / "shared") + "\n" : "";
+    text += place == "direct" ? "delivery direct\n" : "";
     const auto toys = run_tools(parse_hosts(text, "hosts.txt"), folder, 3, 20);
     CHECK(check_equal(toys) == 19);
 }

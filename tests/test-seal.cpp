@@ -94,7 +94,8 @@ TEST_CASE("base64_is_strict", "[seal]") {
         const Bytes data = some_bytes(n, n);
         CHECK(from_base64(to_base64(data)) == data);
     }
-    for (const char * text : {"A", "AA=", "A A", "AA==", "AB", "****", "AAAAA", "\366\365\365\276"}) {
+    for (const char * text :
+         {"A", "AA=", "A A", "AA==", "AB", "****", "AAAAA", "\366\365\365\276"}) {
         CHECK_FALSE(from_base64(text).has_value());
     }
 }
@@ -160,6 +161,11 @@ TEST_CASE("hosts_txt_is_read_as_written", "[hosts]") {
     CHECK(bucket.store == "s3://b/p");
     CHECK(bucket.hub() == nullptr);
 
+    const Hosts direct = parse_hosts(kKeyLine + "anna h:1\ndelivery direct\n", "hosts.txt");
+    CHECK(direct.direct);
+    CHECK(parse_hosts(hosts_text(direct), "x").direct);
+    CHECK_FALSE(hosts.direct);
+
     const Hosts hub =
         parse_hosts("hub-key " + hub_form(hosts.keys) + "\nanna 1.2.3.4:7077\n", "hosts.txt");
     CHECK_FALSE(hub.keys.can_read);
@@ -180,6 +186,8 @@ TEST_CASE("a_wrong_hosts_txt_says_line_and_next_move", "[hosts]") {
     CHECK_THAT(message("anna -\n"), Contains("no host has an address"));
     CHECK_THAT(message("anna h:1 data=\"x\n"), Contains("quote"));
     CHECK_THAT(message("store http://x\n"), Contains("s3://bucket/prefix"));
+    CHECK_THAT(message("anna h:1\ndelivery pigeon\n"), Contains("delivery direct"));
+    CHECK_THAT(message("store s3://b/p\ndelivery direct\n"), Contains("needs a hub"));
     CHECK_THAT(message(kKeyLine + "anna h:1\n"), Contains("second key"));
     CHECK_THAT(error_of([] { parse_hosts("anna h:1\n", "f"); }), Contains("hub --new"));
     CHECK_THAT(error_of([] { parse_hosts("key abc\n", "f"); }), Contains("f:1"));

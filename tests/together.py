@@ -1,7 +1,8 @@
 """together — a run of real processes for tests: hosts.txt, hub and hosts; start, kill, return, compare.
 
 A `Lab` holds what runs share (programs, a tiny model, a text). A `Run` is one run in a folder of its
-own, meeting at a folder, a hub ("star") or a bucket. Used by matrix.py.
+own, meeting at a folder, a hub ("star", or "direct": hosts serve their own messages) or a bucket.
+Used by matrix.py.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ import time
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
-PLACES = ("folder", "star", "s3")
+PLACES = ("folder", "star", "direct", "s3")
 REPLICATORS = {"demo": [], "random": [], "diloco": ["--every", "4"], "full": []}
 
 
@@ -79,7 +80,7 @@ class Run:
         self.settings = ["--replicator", replicator, *REPLICATORS[replicator], "--steps", str(steps), "--batch", "2",
                          "--min-hosts", str(len(names)), "--checkpoint-every", "1000000", *options]
         self.processes = {}
-        self.has_hub = place == "star"
+        self.has_hub = place in ("star", "direct")
         self.port = free_port()
         self.nodes = self.folder / "hosts.txt"
         self.write_nodes()
@@ -94,8 +95,10 @@ class Run:
             command += ["--name", self.names[0], "--store", f"file://{self.folder}/store"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         with self.nodes.open("a") as out:
-            for name in self.names[0 if self.has_hub else 1:]:
-                out.write(f"{name} -\n")
+            out.write("delivery direct\n" if self.place == "direct" else "")
+            for name in self.names[0 if self.has_hub else 1:]:  # the last one can't be reached
+                serves = self.place == "direct" and name != self.names[-1]
+                out.write(f"{name} 127.0.0.1:{free_port()}\n" if serves else f"{name} -\n")
 
     def store(self):
         """The folder of the store's values, as they lie on disk."""
@@ -156,6 +159,10 @@ class Run:
     def commits(self):
         """All commit records on disk: name -> bytes."""
         return {path.name: path.read_bytes() for path in (self.store() / "commit").iterdir()}
+
+    def n_held(self):
+        """Messages that were served by their senders and fetched by a second member."""
+        return sum(1 for _ in (self.store() / "held").glob("*/*/*"))
 
     def sequencer(self):
         """The process that writes commits."""

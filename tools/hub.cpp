@@ -108,6 +108,7 @@ void run_hub(const HubFlags & flags, const Hosts & hosts) {
 
     const std::string & reach = hosts.hub()->address;
     SequencerOptions    order;
+    order.direct                      = hosts.direct;
     order.membership.min_hosts        = size_t(flags.min_hosts);
     order.membership.checkpoint_every = flags.checkpoint_every;
     HubSequencer sequencer(hosts.keys, order);

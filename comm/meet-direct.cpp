@@ -1,0 +1,103 @@
+// comm/meet-direct.cpp — our server, the clients of the others' servers, and the store over both.
+#include "comm/meet-direct.h"
+
+#include "comm/hub.h"
+#include "comm/store-direct.h"
+
+namespace gt {
+
+namespace {
+
+constexpr Millis kGiveUp{3'000};      // a peer that does not answer: another place has a copy
+constexpr Millis kLastWaits{30'000};  // at the end, for those who still need what we serve
+
+class DirectMeeting : public Meeting {
+public:
+    DirectMeeting(
+        std::unique_ptr<Meeting> at_hub,
+        const Hosts &            hosts,
+        const std::string &      name,
+        const MeetOptions &      options
+    )
+        : at_hub_(std::move(at_hub)) {
+        const HostLine * hub = hosts.hub();
+        const HostLine * us  = hosts.find(name);
+        DirectOptions    direct;
+        direct.name     = name;
+        direct.keys     = hosts.keys;
+        direct.hub      = &at_hub_->store();
+        direct.hub_host = hub->name;
+        if (hub->name == name) {
+            direct.own = direct.hub;
+        } else if (us && !us->address.empty()) {
+            served_    = serve(*us, hosts.keys, options);
+            direct.own = &served_->store();
+        }
+        for (const HostLine & peer : hosts.hosts) {
+            if (!peer.address.empty() && peer.name != name && peer.name != hub->name) {
+                direct.peers[peer.name] = client_of(peer, hosts.keys, name, options);
+            }
+        }
+        store_ = std::make_unique<DirectStore>(std::move(direct));
+    }
+
+    Store &         store() override { return *store_; }
+    const RunKeys & keys() const override { return at_hub_->keys(); }
+
+    void finish(Millis patience) override {
+        const Time give_up = std::chrono::steady_clock::now() + std::min(patience, kLastWaits);
+        try {
+            while (served_ && !store_->have_others_left() &&
+                   std::chrono::steady_clock::now() < give_up) {
+                std::this_thread::sleep_for(Millis(100));
+            }
+        } catch (const StoreError &) {
+            return;  // the hub has gone: so have all others
+        }
+        at_hub_->finish(patience);
+    }
+
+private:
+    static std::unique_ptr<Hub>
+    serve(const HostLine & us, const RunKeys & keys, const MeetOptions & options) {
+        HubOptions own;
+        own.address    = "0.0.0.0" + us.address.substr(us.address.rfind(':'));
+        own.path       = options.hub_path + "-" + us.name;
+        own.keys       = keys;
+        own.congestion = options.congestion;
+        own.quiet      = true;
+        return std::make_unique<Hub>(own);
+    }
+
+    static std::unique_ptr<Store> client_of(
+        const HostLine &    peer,
+        const RunKeys &     keys,
+        const std::string & name,
+        const MeetOptions & options
+    ) {
+        HttpStoreOptions http;
+        http.address    = peer.address;
+        http.keys       = &keys;
+        http.host       = name;
+        http.congestion = options.congestion;
+        http.give_up    = kGiveUp;
+        return make_http_store(http);
+    }
+
+    std::unique_ptr<Meeting>     at_hub_;
+    std::unique_ptr<Hub>         served_;
+    std::unique_ptr<DirectStore> store_;
+};
+
+}  // namespace
+
+std::unique_ptr<Meeting> deliver_directly(
+    std::unique_ptr<Meeting> at_hub,
+    const Hosts &            hosts,
+    const std::string &      name,
+    const MeetOptions &      options
+) {
+    return std::make_unique<DirectMeeting>(std::move(at_hub), hosts, name, options);
+}
+
+}  // namespace gt
