@@ -147,7 +147,7 @@ class Run:
     def ended(self, name):
         return self.processes[name].poll() is not None
 
-    def wait_step(self, name, step, seconds=60):
+    def wait_step(self, name, step, seconds=180):
         until(lambda: self.step(name) >= step or self.ended(name), seconds, f"{name} reaches step {step}")
         check(self.step(name) >= step, f"{name} ended before step {step}:\n{self.tail(name)}")
 
@@ -173,7 +173,7 @@ class Run:
             return next(name for name in self.names if name.encode() in record)
         return self.names[0]
 
-    def finish(self, names=None, seconds=120):
+    def finish(self, names=None, seconds=240):
         """All end well, with the same weights. Returns their digest."""
         names = names or self.names
         for name in names:
