@@ -1,9 +1,12 @@
 #include "ggml-train/backend.h"
 
 #include "ggml-train/fake-device.h"
+#include "ggml-train/ggml-device.h"
 
+#include <cstdio>
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
+#include <sstream>
 
 namespace gt {
 
@@ -11,27 +14,89 @@ void Backend::PoolDeleter::operator()(struct ggml_threadpool * pool) const {
     ggml_threadpool_free(pool);
 }
 
-Backend::Backend(const std::string & device, int n_threads) : n_threads_(n_threads) {
-    if (device == "fake") {
-        backend_.reset(make_fake_device(0, n_threads, 0));
-    } else if (device == "cpu") {
-        backend_.reset(ggml_backend_cpu_init());
-        ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
-        params.poll = 0;  // between graphs the threads sleep: others need the cores
-        pool_.reset(ggml_threadpool_new(&params));
-        ggml_backend_cpu_set_threadpool(backend_.get(), pool_.get());
-        ggml_backend_cpu_set_n_threads(backend_.get(), n_threads);
-    } else {
-        throw Error("unknown device '" + device + "': devices are cpu and fake");
+std::string DeviceSpec::name() const {
+    static const char * const names[] = {"cpu", "fake", "cuda"};
+    return format("%s:%d", names[static_cast<int>(kind)], index);
+}
+
+std::vector<DeviceSpec> parse_devices(const std::string & text) {
+    using Kind = DeviceSpec::Kind;
+    const Error wrong(
+        "--device " + text +
+        ": devices are cpu, cuda:0,cuda:1,... and, for tests, fake:N or fake:N:MB"
+    );
+    std::vector<DeviceSpec> devices;
+    if (text == "cpu") {
+        return {{}};
+    }
+    if (text.starts_with("fake")) {
+        int n = 1, megabytes = 0, end = 0;
+        if (std::sscanf(text.c_str(), "fake:%d:%d%n", &n, &megabytes, &end) < 2) {
+            end = 4;
+            std::sscanf(text.c_str(), "fake:%d%n", &n, &end);
+        }
+        if (static_cast<size_t>(end) != text.size() || n < 1 || megabytes < 0) {
+            throw wrong;
+        }
+        for (int i = 0; i < n; ++i) {
+            devices.push_back({Kind::fake, i, static_cast<size_t>(megabytes) * 1'000'000});
+        }
+        return devices;
+    }
+    std::stringstream list(text.ends_with(',') ? "" : text);
+    for (std::string item; std::getline(list, item, ',');) {
+        int index = 0, end = 4;
+        std::sscanf(item.c_str(), "cuda:%d%n", &index, &end);
+        if (!item.starts_with("cuda") || static_cast<size_t>(end) != item.size() || index < 0) {
+            throw wrong;
+        }
+        devices.push_back({Kind::cuda, index});
+    }
+    if (devices.empty()) {
+        throw wrong;
+    }
+    return devices;
+}
+
+static DeviceSpec only(const std::string & text) {
+    const std::vector<DeviceSpec> devices = parse_devices(text);
+    GT_CHECK(devices.size() == 1, "a backend is one device");
+    return devices[0];
+}
+
+Backend::Backend(const std::string & device, int n_threads) : Backend(only(device), n_threads) {}
+
+Backend::Backend(const DeviceSpec & spec, int n_threads) : n_threads_(n_threads) {
+    switch (spec.kind) {
+        case DeviceSpec::Kind::cpu: {
+            backend_.reset(ggml_backend_cpu_init());
+            ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
+            params.poll = 0;  // between graphs the threads sleep: others need the cores
+            pool_.reset(ggml_threadpool_new(&params));
+            ggml_backend_cpu_set_threadpool(backend_.get(), pool_.get());
+            ggml_backend_cpu_set_n_threads(backend_.get(), n_threads);
+            break;
+        }
+        case DeviceSpec::Kind::fake:
+            backend_.reset(make_fake_device(spec.index, n_threads, spec.limit));
+            device_ = make_device(get(), emulated_kernels(), spec.index);
+            break;
+        case DeviceSpec::Kind::cuda: {
+            const cuda::Kernels & kernels = cuda_kernels(spec.index);
+            backend_.reset(ggml_backend_init_by_name(format("CUDA%d", spec.index).c_str(), nullptr)
+            );
+            if (!backend_) {
+                throw Error(spec.name() + ": ggml's CUDA backend cannot use it");
+            }
+            device_ = make_device(get(), kernels, spec.index);
+            break;
+        }
     }
 }
 
 Backend::~Backend() {
+    device_.reset();
     backend_.reset();  // before the pool it uses
-}
-
-bool Backend::is_host() const {
-    return ggml_backend_buft_is_host(ggml_backend_get_default_buffer_type(get()));
 }
 
 std::shared_ptr<void> Backend::access() const {

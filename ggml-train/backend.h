@@ -2,7 +2,7 @@
 // The sole owner of ggml's handles.
 #pragma once
 
-#include "ggml-train/base.h"
+#include "ggml-train/device.h"
 
 #include <ggml-backend.h>
 #include <ggml-cpp.h>
@@ -10,16 +10,30 @@
 
 namespace gt {
 
+// The device of one rank.
+struct DeviceSpec {
+    enum class Kind { cpu, fake, cuda } kind = Kind::cpu;
+    int    index                             = 0;
+    size_t limit                             = 0;  // fake: bytes of memory; 0: no limit
+
+    std::string name() const;
+};
+
+// What --device says, one entry per rank: "cpu"; "fake:N" or "fake:N:MB", N test devices with memory
+// of their own (fake-device.h), "fake" being one; "cuda:I,cuda:J", GPUs, "cuda" being the first.
+std::vector<DeviceSpec> parse_devices(const std::string & text);
+
 class Backend {
 public:
-    // device: "cpu" or "fake" (a test device with memory of its own, see fake-device.h).
-    Backend(const std::string & device, int n_threads);
+    Backend(const DeviceSpec & device, int n_threads);
+    Backend(const std::string & device, int n_threads);  // REQUIRES: it names one device
     ~Backend();
     Backend(const Backend &)             = delete;
     Backend & operator=(const Backend &) = delete;
 
     ggml_backend_t get() const { return backend_.get(); }
-    bool           is_host() const;  // its memory is ours to read
+    bool           is_host() const { return !device_; }      // its memory is ours to read
+    Device *       device() const { return device_.get(); }  // null: the host's memory
     int            n_threads() const { return n_threads_; }
 
     // While it lives, this process may pass pointers into the device's memory to LocalGroup.
@@ -43,6 +57,7 @@ private:
     int                                                  n_threads_;
     std::unique_ptr<struct ggml_threadpool, PoolDeleter> pool_;
     ggml_backend_ptr                                     backend_;
+    std::unique_ptr<Device>                              device_;
 };
 
 // An empty context for tensor descriptions: no data lives in it.

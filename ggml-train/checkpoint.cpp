@@ -79,8 +79,9 @@ static void write_tensor(GgufWriter & writer, const HostTensor & tensor) {
         writer.write(nullptr, 0);
     }
     for (const HostTensor::Piece & piece : tensor.pieces) {
-        if (!piece.values().empty()) {
-            writer.write(piece.values().data(), piece.values().size_bytes());
+        if (piece.size() > 0) {
+            const HostView view = piece.view();
+            writer.write(view.values().data(), view.values().size_bytes());
         }
     }
 }

@@ -1,20 +1,17 @@
 #include "ggml-train/host-state.h"
 
-#include <algorithm>
-
 namespace gt {
 
 void HostTensor::Piece::set(std::span<const float> values) const {
-    for (const std::span<float> copy : copies) {
-        GT_CHECK(copy.size() == values.size(), "copies of a tensor have equal sizes");
-        std::copy(values.begin(), values.end(), copy.begin());
+    for (const Floats & copy : copies) {
+        copy.write(values);
     }
 }
 
 size_t HostTensor::size() const {
     size_t n = 0;
     for (const Piece & piece : pieces) {
-        n += piece.values().size();
+        n += piece.size();
     }
     return n;
 }
@@ -22,13 +19,13 @@ size_t HostTensor::size() const {
 void HostTensor::set(std::span<const float> values) const {
     GT_CHECK(values.size() == size(), name.c_str());
     for (const Piece & piece : pieces) {
-        piece.set(values.first(piece.values().size()));
-        values = values.subspan(piece.values().size());
+        piece.set(values.first(piece.size()));
+        values = values.subspan(piece.size());
     }
 }
 
 HostTensor whole_tensor(std::string name, std::span<float> values, bool shared) {
-    return {.name = std::move(name), .pieces = {{.copies = {values}}}, .shared = shared};
+    return {.name = std::move(name), .pieces = {{.copies = {{values}}}}, .shared = shared};
 }
 
 static HostTensor join_tensor(const std::vector<StateTensor> & parts, bool cut) {
@@ -38,7 +35,7 @@ static HostTensor join_tensor(const std::vector<StateTensor> & parts, bool cut) 
         if (cut || tensor.pieces.empty()) {
             tensor.pieces.push_back({});
         }
-        tensor.pieces.back().copies.push_back(part.values);
+        tensor.pieces.back().copies.push_back(part.floats());
     }
     return tensor;
 }
@@ -48,7 +45,8 @@ HostState join_state(
 ) {
     for (size_t i = 0; i < params.size(); ++i) {  // weights first
         mine.tensors.insert(
-            mine.tensors.begin() + static_cast<int64_t>(i), {params[i].name, params[i].weight, true}
+            mine.tensors.begin() + static_cast<int64_t>(i),
+            {params[i].name, params[i].weight, true, params[i].device}
         );
     }
     const std::vector<OptimizerState> all = from_all(ranks, mine);

@@ -11,10 +11,11 @@ namespace gt {
 // every rank has a copy of its only piece.
 struct HostTensor {
     struct Piece {
-        std::vector<std::span<float>> copies;  // equal: the first is read, all are written
+        std::vector<Floats> copies;  // equal: the first is read, all are written
 
-        std::span<const float> values() const { return copies[0]; }
-        void                   set(std::span<const float> values) const;
+        size_t   size() const { return copies[0].values.size(); }
+        HostView view() const { return HostView(copies[0]); }
+        void     set(std::span<const float> values) const;
     };
 
     std::string        name;

@@ -2,7 +2,7 @@
 // weights out. optim/ implements it; it knows no network, clock or ggml.
 #pragma once
 
-#include "ggml-train/base.h"
+#include "ggml-train/device.h"
 #include "ggml-train/exchange.h"
 
 #include <array>
@@ -15,19 +15,24 @@ enum class ParamKind { matrix, embedding, vector };
 // One parameter as an optimizer sees it: the rows of it that this rank owns.
 struct ParamView {
     std::string            name;
-    std::array<int64_t, 4> ne{1, 1, 1, 1};  // real shape of the whole tensor, ggml order, never padded
-    ParamKind              kind      = ParamKind::matrix;
-    int64_t                row_begin = 0;  // rows of the matrix of ne[last] rows; a vector counts
-    int64_t                row_end   = 0;  // as one column: its rows are its elements
-    std::span<float>       weight;         // the owned rows, contiguous
-    std::span<float>       grad;
+    std::array<int64_t, 4> ne{
+        1, 1, 1, 1};  // real shape of the whole tensor, ggml order, never padded
+    ParamKind        kind      = ParamKind::matrix;
+    int64_t          row_begin = 0;  // rows of the matrix of ne[last] rows; a vector counts
+    int64_t          row_end   = 0;  // as one column: its rows are its elements
+    std::span<float> weight;         // the owned rows, contiguous
+    std::span<float> grad;
+    Device *         device = nullptr;  // in whose memory both are; null: the host's
 };
 
 // A piece of optimizer state, for checkpoints: saved from and loaded into the same memory.
 struct StateTensor {
     std::string      name;
     std::span<float> values;
-    bool             shared = false;  // equal on all hosts (AdamW moments) or this host's own (residual)
+    bool     shared = false;    // equal on all hosts (AdamW moments) or this host's own (residual)
+    Device * device = nullptr;  // in whose memory; null: the host's
+
+    Floats floats() const { return {values, device}; }
 };
 struct StateCounter {
     std::string name;

@@ -1,17 +1,39 @@
 #include "ggml-train/shared-state.h"
 
+#include "ggml-train/cuda/table.h"
+
 #include <algorithm>
 #include <cstring>
 
 namespace gt {
 
+constexpr size_t kBlock = 1 << 20;  // bytes
+
+void SharedState::Copy::read(size_t at, std::span<uint8_t> to) const {
+    if (device) {
+        device->read(to.data(), data + at, to.size());
+    } else {
+        std::memcpy(to.data(), data + at, to.size());
+    }
+}
+
+void SharedState::Copy::write(size_t at, std::span<const uint8_t> from) const {
+    if (device) {
+        device->write(data + at, from.data(), from.size());
+    } else {
+        std::memcpy(data + at, from.data(), from.size());
+    }
+}
+
 SharedState::SharedState(const HostState & state, Workers & workers) : workers_(workers) {
     const auto add = [&](const HostTensor & tensor) {
         Item item;
         for (const HostTensor::Piece & piece : tensor.pieces) {
-            Piece bytes{.copies = {}, .size = piece.values().size_bytes()};
-            for (const std::span<float> copy : piece.copies) {
-                bytes.copies.push_back(reinterpret_cast<uint8_t *>(copy.data()));
+            Piece bytes{.copies = {}, .size = piece.size() * sizeof(float)};
+            for (const Floats & copy : piece.copies) {
+                bytes.copies.push_back(
+                    {reinterpret_cast<uint8_t *>(copy.values.data()), copy.device}
+                );
             }
             item.size += bytes.size;
             item.pieces.push_back(std::move(bytes));
@@ -30,7 +52,7 @@ SharedState::SharedState(const HostState & state, Workers & workers) : workers_(
         if (counter.shared) {
             Piece piece{.copies = {}, .size = sizeof(uint64_t)};
             for (uint64_t * copy : counter.copies) {
-                piece.copies.push_back(reinterpret_cast<uint8_t *>(copy));
+                piece.copies.push_back({reinterpret_cast<uint8_t *>(copy)});
             }
             items_.push_back({.pieces = {piece}, .size = piece.size});
         }
@@ -63,7 +85,8 @@ void SharedState::visit(
 Bytes SharedState::copy(size_t begin, size_t end) const {
     Bytes result;
     visit(begin, end, [&](const Piece & piece, size_t at, size_t n) {
-        result.insert(result.end(), piece.copies[0] + at, piece.copies[0] + at + n);
+        result.resize(result.size() + n);
+        piece.copies[0].read(at, std::span(result).last(n));
     });
     return result;
 }
@@ -82,8 +105,8 @@ void SharedState::set_part(int i, int n, std::span<const uint8_t> given) {
         ));
     }
     visit(begin, end, [&](const Piece & piece, size_t at, size_t size) {
-        for (uint8_t * copy : piece.copies) {
-            std::memcpy(copy + at, given.data(), size);
+        for (const Copy & copy : piece.copies) {
+            copy.write(at, given.first(size));
         }
         given = given.subspan(size);
     });
@@ -94,8 +117,8 @@ uint64_t SharedState::digest(size_t begin, size_t end, uint64_t seed) const {
     size_t   n_seen = 0;
     visit(begin, end, [&](const Piece & piece, size_t at, size_t n) {
         n_seen += n;
-        if (n == end - begin) {  // all of it lies together
-            result = digest64({piece.copies[0] + at, n}, seed);
+        if (n == end - begin && !piece.copies[0].device) {  // all of it lies together
+            result = digest64({piece.copies[0].data + at, n}, seed);
         } else if (n_seen == end - begin) {
             result = digest64(copy(begin, end), seed);
         }
@@ -103,21 +126,56 @@ uint64_t SharedState::digest(size_t begin, size_t end, uint64_t seed) const {
     return result;
 }
 
+// Blocks that lie together in a device's memory stay there: its kernel digests them.
+void SharedState::digest_on_devices(std::span<Block> blocks) const {
+    size_t first = 0, begin = 0;  // block of the item, byte of the piece
+    for (const Item & item : items_) {
+        const size_t n_blocks = (item.size + kBlock - 1) / kBlock, end = begin + item.size;
+        const size_t item_begin = begin;
+        for (const Piece & piece : item.pieces) {
+            size_t from = first + (begin - item_begin + kBlock - 1) / kBlock, to = from;
+            begin += piece.size;
+            while (to < first + n_blocks && blocks[to].end <= begin) {
+                ++to;
+            }
+            const Copy & copy = piece.copies[0];
+            if (from == to || !copy.device) {
+                continue;
+            }
+            const size_t          n   = blocks[to - 1].end - blocks[from].begin;
+            auto *                out = copy.device->scratch((to - from) * sizeof(uint64_t));
+            std::vector<uint64_t> results(to - from);
+            copy.device->kernels().digests(
+                nullptr, n, kBlock, from, copy.data + (blocks[from].begin + piece.size - begin),
+                static_cast<uint64_t *>(out)
+            );
+            copy.device->read(results.data(), out, results.size() * sizeof(uint64_t));
+            for (; from < to; ++from) {
+                blocks[from].done   = true;
+                blocks[from].digest = results[results.size() - (to - from)];
+            }
+        }
+        GT_CHECK(begin == end, "pieces make up their item");
+        first += n_blocks;
+    }
+}
+
 uint64_t SharedState::digest() const {
     // tensors are cut so that workers have equal shares; the cuts depend on their sizes alone
-    constexpr size_t                       kBlock = 1 << 20;
-    std::vector<std::pair<size_t, size_t>> blocks;
-    size_t                                 begin = 0;
+    std::vector<Block> blocks;
+    size_t             begin = 0;
     for (const Item & item : items_) {
         for (size_t at = 0; at < item.size; at += kBlock) {
-            blocks.emplace_back(begin + at, begin + std::min(item.size, at + kBlock));
+            blocks.push_back({begin + at, begin + std::min(item.size, at + kBlock)});
         }
         begin += item.size;
     }
+    digest_on_devices(blocks);
     std::vector<uint64_t> digests(blocks.size());
     workers_.split(static_cast<int64_t>(blocks.size()), [&](int64_t first, int64_t last) {
         for (int64_t i = first; i < last; ++i) {
-            digests[i] = digest(blocks[i].first, blocks[i].second, static_cast<uint64_t>(i));
+            const Block & b = blocks[i];
+            digests[i]      = b.done ? b.digest : digest(b.begin, b.end, static_cast<uint64_t>(i));
         }
     });
     const uint64_t all = digest64(

@@ -24,9 +24,16 @@ public:
 
 private:
     // Bytes that lie together, on one rank or, equal, on several.
+    struct Copy {
+        uint8_t * data   = nullptr;
+        Device *  device = nullptr;  // in whose memory; null: the host's
+
+        void read(size_t at, std::span<uint8_t> to) const;
+        void write(size_t at, std::span<const uint8_t> from) const;
+    };
     struct Piece {
-        std::vector<uint8_t *> copies;
-        size_t                 size = 0;
+        std::vector<Copy> copies;
+        size_t            size = 0;
     };
     struct Item {  // a tensor or a counter
         std::vector<Piece> pieces;
@@ -38,6 +45,14 @@ private:
       ) const;
     Bytes    copy(size_t begin, size_t end) const;
     uint64_t digest(size_t begin, size_t end, uint64_t seed) const;
+
+    // A block of a tensor, and its digest once it is known.
+    struct Block {
+        size_t   begin = 0, end = 0;
+        bool     done   = false;
+        uint64_t digest = 0;
+    };
+    void digest_on_devices(std::span<Block> blocks) const;
 
     std::vector<Item> items_;
     Workers &         workers_;

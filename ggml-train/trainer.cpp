@@ -137,7 +137,7 @@ void Trainer::finish(const Round & round, StepResult & result) {
     if (round.drop_residual) {
         for (const StateTensor & tensor : optimizer_.state().tensors) {
             if (!tensor.shared) {
-                std::fill(tensor.values.begin(), tensor.values.end(), 0.0f);
+                tensor.floats().zero();
             }
         }
     }

@@ -8,7 +8,8 @@ static int64_t padded(int64_t V) {
     return (V + unit - 1) / unit * unit;
 }
 
-Weights::Weights(const Backend & backend, const ModelConfig & config, bool with_grads) {
+Weights::Weights(const Backend & backend, const ModelConfig & config, bool with_grads)
+    : device_(backend.device()) {
     const std::vector<TensorSpec> specs = tensor_specs(config);
     weight_ctx_                         = make_context(specs.size());
     grad_ctx_                           = make_context(specs.size());
@@ -72,7 +73,8 @@ std::vector<ParamView> Weights::views() {
              .row_begin = 0,
              .row_end   = param.ne[last],
              .weight    = {static_cast<float *>(param.weight->data), n},
-             .grad      = {static_cast<float *>(param.grad->data), n}}
+             .grad      = {static_cast<float *>(param.grad->data), n},
+             .device    = device_}
         );
     }
     return views;

@@ -22,7 +22,7 @@ public:
     void get(const Param & param, std::span<float> values) const;
     void get_grad(const Param & param, std::span<float> values) const;
 
-    // What an optimizer works on. REQUIRES: the backend's memory is the host's, with_grads.
+    // What an optimizer works on, in the memory of the backend's device. REQUIRES: with_grads.
     std::vector<ParamView> views();
 
     void zero_grads();
@@ -32,6 +32,7 @@ public:
     std::span<float> flat_grads() const;
 
 private:
+    Device *                device_ = nullptr;
     std::vector<Param>      params_;
     ggml_context_ptr        weight_ctx_, grad_ctx_;
     ggml_backend_buffer_ptr weight_buffer_, grad_buffer_;

@@ -33,12 +33,8 @@ public:
     }
 
     void begin(float lr) override {
-        ++t_;
-        const double correct1 = 1.0 - power(options_.beta1, t_);
-        const double correct2 = 1.0 - power(options_.beta2, t_);
-        lr_                   = lr;
-        rate_                 = static_cast<float>(lr / correct1);
-        root_                 = static_cast<float>(1.0 / std::sqrt(correct2));
+        lr_   = lr;
+        step_ = adam_step(options_, ++t_, lr);
     }
 
     void update(int tensor, int64_t offset, int64_t n, const float * u, float scale) override {
@@ -46,7 +42,8 @@ public:
         float * __restrict p = t.weight.data() + offset;
         float * __restrict m = first_[tensor].data() + offset;
         float * __restrict v = second_[tensor].data() + offset;
-        const float keep = 1.0f - lr_ * t.lr * t.decay, rate = rate_ * t.lr, root = root_;
+        const float keep = 1.0f - lr_ * t.lr * t.decay, rate = step_.rate * t.lr;
+        const float root = step_.root;
         const float b1 = options_.beta1, b2 = options_.beta2, eps = options_.eps;
         const float a1 = 1.0f - b1, a2 = 1.0f - b2;
         // Below kTiny counts as zero: a moment that fades must not end in denormals, which are slow.
@@ -76,10 +73,19 @@ private:
     AdamOptions                     options_;
     std::vector<std::vector<float>> first_, second_;
     uint64_t                        t_  = 0;
-    float                           lr_ = 0.0f, rate_ = 0.0f, root_ = 1.0f;
+    float                           lr_ = 0.0f;
+    AdamStep                        step_;
 };
 
 }  // namespace
+
+AdamStep adam_step(const AdamOptions & options, uint64_t t, float lr) {
+    const double correct1 = 1.0 - power(options.beta1, t);
+    const double correct2 = 1.0 - power(options.beta2, t);
+    return {
+        .rate = static_cast<float>(lr / correct1),
+        .root = static_cast<float>(1.0 / std::sqrt(correct2))};
+}
 
 std::unique_ptr<Rule> make_adamw(std::vector<RuleTensor> tensors, const AdamOptions & options) {
     return std::make_unique<AdamW>(std::move(tensors), options);

@@ -1,3 +1,4 @@
+#include "ggml-train/cuda/table.h"
 #include "optim/optim.h"
 #include "optim/units.h"
 
@@ -34,6 +35,27 @@ static double sum_of_squares(const float * x, int64_t n) {
     return total;
 }
 
+// The same sums, by the kernel; a tensor's units follow one another.
+static void grad_norm_on_device(const Units & units, Device & device, std::span<double> parts) {
+    auto * sums = static_cast<double *>(device.scratch(parts.size_bytes()));
+    for (size_t i = 0; i < units.owned().size();) {
+        const int              first = units.owned()[i];
+        const Unit &           unit  = units.all()[first];
+        const std::span<float> grad  = units.params()[unit.tensor].grad;
+        device.kernels().sums_of_squares(
+            nullptr, static_cast<int64_t>(grad.size()), units.size(unit), grad.data(), sums + first
+        );
+        while (i < units.owned().size() && units.all()[units.owned()[i]].tensor == unit.tensor) {
+            ++i;
+        }
+    }
+    std::vector<double> all(parts.size());
+    device.read(all.data(), sums, parts.size_bytes());
+    for (const int i : units.owned()) {
+        parts[i] = all[i];
+    }
+}
+
 void grad_norm(
     const OptimOptions &           options,
     const std::vector<ParamView> & params,
@@ -43,6 +65,10 @@ void grad_norm(
     const Units units = make_units(options, params, workers);
     GT_CHECK(parts.size() == units.all().size(), "grad_norm_parts says how many parts there are");
     std::fill(parts.begin(), parts.end(), 0.0);
+    if (Device * const device = params.empty() ? nullptr : params[0].device) {
+        grad_norm_on_device(units, *device, parts);
+        return;
+    }
     units.run_owned([&](int i, float *) {
         const Unit & unit = units.all()[i];
         parts[i]          = sum_of_squares(

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <utility>
 
 namespace gt {
 
@@ -59,22 +60,15 @@ Bytes Messenger::blank(uint64_t step, float lr, const Plan & plan, uint64_t n_co
     return make_message(head, rows);
 }
 
-Bytes Messenger::pack(
-    uint64_t step, float lr, std::vector<std::vector<float>> & momentum, const FoldOf & fold
-) {
-    const bool                 sends   = due(step);
-    const Plan                 plan    = sends ? own_->plan(step / options_.every) : Plan{};
-    const std::vector<int64_t> at      = sends ? owned_offsets(plan) : std::vector<int64_t>{};
-    Bytes                      message = sends ? blank(step, lr, plan, at.back()) : Bytes{};
-    units_.run_owned([&](int i, float * room) {
-        const Unit & unit = units_.all()[i];
-        float *      m    = momentum[unit.tensor].data() + units_.offset(unit);
-        uint8_t *    out  = sends ? message.data() + kHeadBytes + at[i] : nullptr;
-        own_->extract(plan, unit, fold(unit, room), m, out);
-    });
-    if (!sends) {
+Bytes Messenger::start(uint64_t step, float lr) const {
+    if (!due(step)) {
         return {};
     }
+    const Plan plan = own_->plan(step / options_.every);
+    return blank(step, lr, plan, owned_offsets(plan).back());
+}
+
+void Messenger::keep(uint64_t step, const Bytes & message) {
     // the older slot, if both are taken: its round never came to an end
     Slot & slot  = slots_[0].used == 0               ? slots_[0]
                    : slots_[1].used == 0             ? slots_[1]
@@ -83,31 +77,58 @@ Bytes Messenger::pack(
     slot.used    = 1;
     slot.step    = step;
     slot.message = message;
+}
+
+Bytes Messenger::pack(
+    uint64_t step, float lr, std::vector<std::vector<float>> & momentum, const FoldOf & fold
+) {
+    const bool                 sends   = due(step);
+    const Plan                 plan    = sends ? own_->plan(step / options_.every) : Plan{};
+    const std::vector<int64_t> at      = sends ? owned_offsets(plan) : std::vector<int64_t>{};
+    Bytes                      message = start(step, lr);
+    units_.run_owned([&](int i, float * room) {
+        const Unit & unit = units_.all()[i];
+        float *      m    = momentum[unit.tensor].data() + units_.offset(unit);
+        uint8_t *    out  = sends ? message.data() + kHeadBytes + at[i] : nullptr;
+        own_->extract(plan, unit, fold(unit, room), m, out);
+    });
+    if (sends) {
+        keep(step, message);
+    }
     return message;
 }
 
-bool Messenger::take_back(uint64_t step, std::vector<std::vector<float>> & momentum) {
+Bytes Messenger::take(uint64_t step) {
     for (Slot & slot : slots_) {
-        if (slot.used == 0 || slot.step != step) {
-            continue;
+        if (slot.used != 0 && slot.step == step) {
+            slot.used = 0;
+            return std::exchange(slot.message, {});
         }
-        const Plan                 plan = own_->plan(step / options_.every);
-        const std::vector<int64_t> at   = owned_offsets(plan);
-        units_.run_owned([&](int i, float *) {
-            const Unit &    unit  = units_.all()[i];
-            const uint8_t * bytes = slot.message.data() + kHeadBytes + at[i];
-            double          norm2 = 0.0;
-            // what we sent was refused by all, if it holds no number: then there is nothing to add
-            if (own_->check(plan, unit, bytes, norm2) == nullptr) {
-                float * m = momentum[unit.tensor].data() + units_.offset(unit);
-                own_->give_back(plan, unit, bytes, m);
-            }
-        });
-        slot.used = 0;
-        slot.message.clear();
-        return true;
     }
-    return false;
+    return {};
+}
+
+bool Messenger::is_good(uint64_t step, const Unit & unit, const uint8_t * bytes) const {
+    double norm2 = 0.0;
+    return own_->check(own_->plan(step / options_.every), unit, bytes, norm2) == nullptr;
+}
+
+bool Messenger::take_back(uint64_t step, std::vector<std::vector<float>> & momentum) {
+    const Bytes message = take(step);
+    if (message.empty()) {
+        return false;
+    }
+    const Plan                 plan = own_->plan(step / options_.every);
+    const std::vector<int64_t> at   = owned_offsets(plan);
+    units_.run_owned([&](int i, float *) {
+        const Unit &    unit  = units_.all()[i];
+        const uint8_t * bytes = message.data() + kHeadBytes + at[i];
+        // what we sent was refused by all, if it holds no number: then there is nothing to add
+        if (is_good(step, unit, bytes)) {
+            own_->give_back(plan, unit, bytes, momentum[unit.tensor].data() + units_.offset(unit));
+        }
+    });
+    return true;
 }
 
 void Messenger::forget(uint64_t step) {

@@ -47,6 +47,11 @@ public:
     Bytes
     pack(uint64_t step, float lr, std::vector<std::vector<float>> & momentum, const FoldOf & fold);
 
+    // pack in two halves, for those who extract elsewhere (on-device.h). start: the step's message, its
+    // content zero; empty if not due. keep: a copy of it, filled.
+    Bytes start(uint64_t step, float lr) const;
+    void  keep(uint64_t step, const Bytes & message);
+
     // Opens and checks every message of a round; nothing that is refused leaves a trace.
     Inbox open(const Round & round) const;
 
@@ -55,6 +60,11 @@ public:
 
     // Adds what our message of that step held back to the momentum; false: it is not kept any more.
     bool take_back(uint64_t step, std::vector<std::vector<float>> & momentum);
+
+    // Its two halves: our message of that step, kept no longer, empty if it is gone; and whether a
+    // unit's bytes in it may be added to the momentum.
+    Bytes take(uint64_t step);
+    bool  is_good(uint64_t step, const Unit & unit, const uint8_t * bytes) const;
 
     // The message of that step arrived, or need not be kept for another reason.
     void forget(uint64_t step);

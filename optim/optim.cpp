@@ -2,6 +2,7 @@
 
 #include "optim/decoupled.h"
 #include "optim/local-steps.h"
+#include "optim/on-device.h"
 
 namespace gt {
 
@@ -63,21 +64,29 @@ struct RuleRow {
     const char * help;
     bool         whole_matrices;
     std::unique_ptr<Rule> (*make)(const OptimOptions &, std::vector<RuleTensor>);
+    std::unique_ptr<Rule> (*on_device)(const OptimOptions &, std::vector<RuleTensor>, Device &);
 };
 
 static const RuleRow kRules[] = {
     {"sgd", "weights move by the update, or its sign", false,
      [](const OptimOptions &, std::vector<RuleTensor> tensors) {
          return make_sgd(std::move(tensors));
+     },
+     [](const OptimOptions &, std::vector<RuleTensor> tensors, Device & device) {
+         return make_sgd_on_device(std::move(tensors), device);
      }},
     {"adamw", "the update plays the gradient of AdamW", false,
      [](const OptimOptions & o, std::vector<RuleTensor> tensors) {
          return make_adamw(std::move(tensors), {o.beta1, o.beta2, o.eps});
+     },
+     [](const OptimOptions & o, std::vector<RuleTensor> tensors, Device & device) {
+         return make_adamw_on_device(std::move(tensors), {o.beta1, o.beta2, o.eps}, device);
      }},
     {"muon", "matrices by the update made orthogonal, the rest by its sign", true,
      [](const OptimOptions & o, std::vector<RuleTensor> tensors) {
          return make_muon(std::move(tensors), {.momentum = o.muon_momentum});
-     }},
+     },
+     nullptr},
 };
 
 static const std::vector<NameAndHelp> kWires = {
@@ -239,14 +248,30 @@ make_messenger(const OptimOptions & o, const Resolved & r, const Units & units) 
     return std::make_unique<Messenger>(units, options, std::move(own), std::move(exact));
 }
 
+bool has_kernels(const OptimOptions & o) {
+    const Resolved r = resolve(o);
+    return r.rule->on_device != nullptr && (!r.sends || o.replicator == "demo");
+}
+
 std::unique_ptr<Optimizer>
 make_optimizer(const OptimOptions & o, std::vector<ParamView> params, Workers & workers) {
     check_options(o);
-    const Resolved r = resolve(o);
+    const Resolved r      = resolve(o);
+    Device * const device = params.empty() ? nullptr : params[0].device;
+    GT_CHECK(!device || has_kernels(o), "only what has kernels works in a device's memory");
     OptimizerParts parts;
     parts.units = std::make_unique<Units>(make_units(o, std::move(params), workers));
     if (r.sends) {
         parts.messenger = make_messenger(o, r, *parts.units);
+    }
+    if (device) {
+        parts.rule = r.rule->on_device(o, rule_tensors(o, *parts.units), *device);
+        return r.sends
+                   ? make_demo_on_device(
+                         std::move(parts), {.decay = o.decay, .fold_by_lr = true, .sign = r.sign},
+                         {.chunk = r.chunk, .top_k = o.top_k, .wire = r.wire}, *device
+                     )
+                   : make_steps_on_device(std::move(parts), r.sign, *device);
     }
     parts.rule = r.rule->make(o, rule_tensors(o, *parts.units));
     if (r.sends && r.replicator->scheme != Scheme::local) {

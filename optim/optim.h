@@ -91,8 +91,13 @@ std::string rule_of(const OptimOptions & options);
 // Throws Error if a name or number in the options makes no sense.
 void check_options(const OptimOptions & options);
 
+// Whether its optimizer can work on tensors in a device's memory, by our kernels (demo, and steps
+// without peers, with sgd or adamw); else a device's tensors must be copied to the host and back.
+bool has_kernels(const OptimOptions & options);
+
 // An optimizer over the given shards (all tensors of the model in the same order on every rank and
 // host, the rows that this rank owns). The spans and the workers must outlive it.
+// REQUIRES: has_kernels(options), if the tensors are in a device's memory.
 std::unique_ptr<Optimizer>
 make_optimizer(const OptimOptions & options, std::vector<ParamView> params, Workers & workers);
 

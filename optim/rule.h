@@ -36,6 +36,12 @@ public:
 struct AdamOptions {
     float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;
 };
+// What all tensors share in AdamW's step t (from 1): lr / (1 - b1^t) and 1 / sqrt(1 - b2^t).
+struct AdamStep {
+    float rate = 0.0f, root = 1.0f;
+};
+AdamStep adam_step(const AdamOptions & options, uint64_t t, float lr);
+
 struct MuonOptions {
     float momentum =
         0.0f;         // of the rule's own, as Nesterov; it also fills what a sparse update left out

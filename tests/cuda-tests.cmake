@@ -21,9 +21,24 @@ gt_cuda_emu(gt-cuda-emu-tsan -fsanitize=thread)
 target_compile_definitions(gt-cuda-emu-asan PRIVATE GT_EMU_ASAN)
 target_compile_definitions(gt-cuda-emu-tsan PRIVATE GT_EMU_TSAN)
 
+# the same beside the programs, for --device fake:N; whoever loads it sees one function of it
+add_library(gt-emulated MODULE emulated.cpp cuda-emu.cpp cuda-emu-runtime.cpp cuda-emu-kernels.cpp
+    ${CMAKE_SOURCE_DIR}/ggml-train/base.cpp ${CMAKE_SOURCE_DIR}/ggml-train/cuda/table.cpp)
+target_include_directories(gt-emulated PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_compile_options(gt-emulated PRIVATE -O2 -g1 -ffp-contract=off)
+target_compile_definitions(gt-emulated PRIVATE GT_VERSION="${PROJECT_VERSION}")
+target_link_libraries(gt-emulated PRIVATE Threads::Threads)
+set_target_properties(gt-emulated PROPERTIES CXX_VISIBILITY_PRESET hidden)
+set_target_properties(gt-emulated gt-fake-nccl PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+
 gt_tests(cuda-tests LABEL unit SOURCES test-cuda-kernels.cpp ptx-math.cpp ptx-ops.cpp ptx-run.cpp
          LIBS gt-selftest-cuda gt-cuda-emu ${CMAKE_DL_LIBS})
 set_target_properties(cuda-tests PROPERTIES ENABLE_EXPORTS ON)  # kernels are found by name
+
+# the optimizer in a device's memory
+gt_tests(device-tests LABEL unit SOURCES test-device-optim.cpp LIBS ggml-train optim)
+add_dependencies(device-tests gt-emulated)
 
 # the same tables, small, with a sanitizer watching
 foreach(kind asan tsan)

@@ -137,7 +137,7 @@ TEST_CASE("a_checkpoint_of_another_optimizer_changes_nothing") {
     const auto    path = save_checkpoint(dir.path(), saved.checkpoint);
     Run           run(2);
     const Run     before(2);
-    run.checkpoint.state.tensors[1].pieces[0].copies[0] = std::span(run.second).first(5);
+    run.checkpoint.state.tensors[1].pieces[0].copies[0].values = std::span(run.second).first(5);
     CHECK_THAT(error_of([&] { load_checkpoint(path, run.checkpoint); }), Contains("needs 5"));
     run.checkpoint.state.tensors.erase(run.checkpoint.state.tensors.begin() + 1);
     CHECK_THAT(

@@ -162,6 +162,23 @@ void test_squares(SelftestTable & table, int64_t rows, int64_t cols) {
     table.same("sums_of_squares", dev_parts.get(), parts);
 }
 
+void test_digests(SelftestTable & table, size_t bytes) {
+    constexpr size_t      kBlock = 1024;
+    std::vector<uint8_t>  data(bytes);
+    std::vector<uint64_t> want;
+    for (size_t i = 0; i < bytes; ++i) {
+        data[i] = static_cast<uint8_t>(random_bits(41, i));
+    }
+    for (size_t at = 0; at < bytes; at += kBlock) {
+        const std::span<const uint8_t> all(data);
+        want.push_back(digest64(all.subspan(at, std::min(kBlock, bytes - at)), 5 + want.size()));
+    }
+    const DeviceArray<uint8_t>  dev_data(data);
+    const DeviceArray<uint64_t> dev_out(want.size());
+    cuda::digests(nullptr, bytes, kBlock, 5, dev_data, dev_out);
+    table.same("digests", dev_out.get(), want);
+}
+
 }  // namespace
 
 void selftest_cuda_demo(SelftestTable & table) {
@@ -205,6 +222,9 @@ void selftest_cuda_demo(SelftestTable & table) {
     }
     if (table.wants("sums_of_squares")) {
         test_squares(table, table.small() ? 6 : 200, 35);
+    }
+    if (table.wants("digests")) {
+        test_digests(table, 64 * 1024 + 4);
     }
 }
 

@@ -82,4 +82,14 @@ void sums_of_squares(Stream s, int64_t n, int64_t unit, const float * x, double 
     );
 }
 
+void digests(
+    Stream s, size_t bytes, size_t block, uint64_t first, const uint8_t * data, uint64_t * out
+) {
+    // a block's digest is one long chain: threads far apart, so that all multiprocessors work
+    launch(
+        digests_kernel, blocks_for(static_cast<int64_t>((bytes + block - 1) / block), kWarp), kWarp,
+        0, s, bytes, block, first, data, out
+    );
+}
+
 }  // namespace gt::cuda

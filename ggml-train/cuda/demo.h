@@ -110,4 +110,10 @@ void adamw(
 // Sums of squares of each `unit` elements (the last may be shorter), for clipping.
 void sums_of_squares(Stream s, int64_t n, int64_t unit, const float * x, double * parts);
 
+// digest64 of each `block` bytes (the last may be shorter), with the seeds first, first + 1, ...
+// REQUIRES: block is a multiple of 8, data of 4.
+void digests(
+    Stream s, size_t bytes, size_t block, uint64_t first, const uint8_t * data, uint64_t * out
+);
+
 }  // namespace gt::cuda

@@ -1,5 +1,6 @@
 // ggml-train/cuda/rules.cuh — the element-wise parts of a step: fold, sign, sgd, adamw, and sums of
-// squares. Same operations in the same order as optim/decoupled.cpp, sgd.cpp, adamw.cpp, optim.cpp.
+// squares; and digests. Same operations in the same order as optim/decoupled.cpp, sgd.cpp, adamw.cpp,
+// grad-norm.cpp and ggml-train/base.cpp.
 #pragma once
 
 #include "ggml-train/cuda/demo.h"
@@ -71,6 +72,35 @@ __global__ void __launch_bounds__(kThreads)
         if (j == 0 && u < n_units) {
             parts[u] = total;
         }
+    }
+}
+
+// mix and digest64 of base.cpp.
+__device__ inline uint64_t mixed(uint64_t x) {
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9ull;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+__global__ void __launch_bounds__(kWarp
+) digests_kernel(size_t bytes, size_t block, uint64_t first, const uint8_t * data, uint64_t * out) {
+    for (size_t b = size_t(blockIdx.x) * kWarp + threadIdx.x; b * block < bytes;
+         b += size_t(gridDim.x) * kWarp) {
+        const uint8_t * from = data + b * block;
+        const size_t    n    = bytes - b * block < block ? bytes - b * block : block;
+        uint64_t        h    = mixed((first + b) ^ (n * 0x9e3779b97f4a7c15ull));
+        for (size_t i = 0; i + 8 <= n; i += 8) {
+            const auto * word = reinterpret_cast<const uint32_t *>(from + i);
+            h                 = (h ^ (word[0] | uint64_t(word[1]) << 32)) * 0x9fb21c651e98df25ull;
+            h ^= h >> 32;
+        }
+        uint64_t tail = 0;
+        for (size_t i = n / 8 * 8; i < n; ++i) {
+            tail = tail << 8 | from[i];
+        }
+        out[b] = mixed(h ^ tail);
     }
 }
 
