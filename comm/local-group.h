@@ -9,7 +9,8 @@ std::unique_ptr<LocalGroup> make_local_threads(Rendezvous & meeting, int rank);
 
 // What the ranks of an NCCL group share: the loaded library and the group's id.
 struct NcclClique;
-std::shared_ptr<NcclClique> make_nccl_clique(const std::vector<int> & devices);
+std::shared_ptr<NcclClique>
+make_nccl_clique(const std::vector<int> & devices, const std::string & library);
 std::unique_ptr<LocalGroup>
 make_local_nccl(std::shared_ptr<NcclClique> clique, Rendezvous & meeting, int rank);
 

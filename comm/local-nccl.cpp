@@ -18,9 +18,10 @@ struct NcclClique {
     NcclId           id;
 };
 
-std::shared_ptr<NcclClique> make_nccl_clique(const std::vector<int> & devices) {
+std::shared_ptr<NcclClique>
+make_nccl_clique(const std::vector<int> & devices, const std::string & library) {
     auto clique     = std::make_shared<NcclClique>();
-    clique->nccl    = load_nccl();
+    clique->nccl    = load_nccl(library);
     clique->devices = devices;
     int n_devices   = 0;  // left untouched where there is no driver
     clique->nccl.check(clique->nccl.cudaGetDeviceCount(&n_devices), "no usable GPU");

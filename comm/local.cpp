@@ -75,7 +75,7 @@ void run_ranks_nccl(
     if (devices.empty()) {
         throw Error("no CUDA device given: name at least one, as in --device cuda:0");
     }
-    const auto clique = make_nccl_clique(devices);
+    const auto clique = make_nccl_clique(devices, options.nccl);
     const auto make   = [&](Rendezvous & meeting, int rank) {
         return make_local_nccl(clique, meeting, rank);
     };

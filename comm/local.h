@@ -17,6 +17,9 @@ struct RanksOptions {
     // Once a rank has failed, the others have so long to notice (they do at their next collective
     // call). Then the process prints the failure and exits with 1: a thread cannot be killed.
     std::chrono::milliseconds grace{10'000};
+
+    std::string
+        nccl;  // run_ranks_nccl: a library in NCCL's stead; empty: GT_NCCL_LIB, libnccl.so.2
 };
 
 // Runs fn on n threads, one rank each, and returns when all have returned. If a rank throws or its
@@ -28,8 +31,7 @@ void run_ranks(
 
 // The same with one rank per CUDA device; reduce_scatter and all_gather take device memory that is
 // ready when they are called, and their results are ready when they return. broadcast and barrier
-// are for host memory. Throws Error if NCCL or a device is missing. GT_NCCL_LIB names another
-// library than libnccl.so.2.
+// are for host memory. Throws Error if NCCL or a device is missing.
 void run_ranks_nccl(
     const std::vector<int> &                        devices,
     const std::function<void(LocalGroup & ranks)> & fn,

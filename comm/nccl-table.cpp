@@ -10,7 +10,8 @@ namespace {
 // What the environment names, or else the first of the names that can be opened; the last
 // failure's reason in `why`.
 void * open_first(const char * env, std::vector<const char *> names, std::string & why) {
-    if (const char * named = std::getenv(env); named != nullptr && *named != '\0') {
+    if (const char * named = *env ? std::getenv(env) : nullptr;
+        named != nullptr && *named != '\0') {
         names = {named};
     }
     for (const char * name : names) {
@@ -44,9 +45,10 @@ void NcclTable::check(CudaResult result, const char * what) const {
     }
 }
 
-NcclTable load_nccl() {
+NcclTable load_nccl(const std::string & library) {
     std::string why;
-    void *      nccl = open_first("GT_NCCL_LIB", {"libnccl.so.2"}, why);
+    void *      nccl = library.empty() ? open_first("GT_NCCL_LIB", {"libnccl.so.2"}, why)
+                                       : open_first("", {library.c_str()}, why);
     if (nccl == nullptr) {
         throw Error(format(
             "several GPUs need NCCL, which cannot be loaded (%s); install libnccl2 or name the "

@@ -56,9 +56,9 @@ struct NcclTable {
     void check(CudaResult result, const char * what) const;
 };
 
-// Loads NCCL (GT_NCCL_LIB, else libnccl.so.2) and the CUDA runtime (GT_CUDART_LIB, else the one
+// Loads NCCL (`library`, else GT_NCCL_LIB, else libnccl.so.2) and the CUDA runtime (GT_CUDART_LIB, else the one
 // NCCL brings, else libcudart.so). Throws one Error that says what is missing and what to do.
 // The libraries stay loaded for the life of the process.
-NcclTable load_nccl();
+NcclTable load_nccl(const std::string & library = {});
 
 }  // namespace gt

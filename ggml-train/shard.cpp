@@ -52,7 +52,8 @@ void Shards::add_view(
     );
     Place &    place = places_.back();
     const auto size  = static_cast<size_t>(n);
-    if (backend_.is_host()) {
+    if (backend_.is_host() || on_device_) {
+        view.device = backend_.device();
         view.weight = {static_cast<float *>(weight->data) + offset, size};
         view.grad   = {static_cast<float *>(grad->data) + offset, size};
     } else {
@@ -94,9 +95,10 @@ public:
         const std::vector<ParamView> & shapes,
         LocalGroup &                   ranks,
         bool                           cut,
+        bool                           on_device,
         const CutRows &                cut_rows
     )
-        : Shards(backend), ranks_(ranks), cut_(cut), weights_(weights.flat_weights()),
+        : Shards(backend, on_device), ranks_(ranks), cut_(cut), weights_(weights.flat_weights()),
           grads_(weights.flat_grads()) {
         const std::vector<FlatTensor> tensors = flat_tensors(weights, shapes, cut_rows);
         const auto                    size    = static_cast<int64_t>(weights_.size());
@@ -171,9 +173,10 @@ std::unique_ptr<Shards> make_whole_shards(
     const std::vector<ParamView> & shapes,
     LocalGroup &                   ranks,
     bool                           cut,
+    bool                           on_device,
     const CutRows &                cut_rows
 ) {
-    return std::make_unique<WholeShards>(backend, weights, shapes, ranks, cut, cut_rows);
+    return std::make_unique<WholeShards>(backend, weights, shapes, ranks, cut, on_device, cut_rows);
 }
 
 }  // namespace gt

@@ -35,8 +35,8 @@ std::vector<int64_t> cut_flat(const std::vector<FlatTensor> & tensors, int64_t s
 // The rows of the tensor that lie in [begin, end) of the flat memory; no rows: {0, 0}.
 std::pair<int64_t, int64_t> rows_in(const FlatTensor & tensor, int64_t begin, int64_t end);
 
-// A rank's part of the model as its optimizer sees it: in the memory of the host. On a device with
-// memory of its own these are copies, brought there and back.
+// A rank's part of the model as its optimizer sees it: in the memory of its device or, if the
+// optimizer can't work there, in copies on the host that are brought there and back.
 class Shards {
 public:
     virtual ~Shards() = default;
@@ -53,7 +53,7 @@ public:
     virtual void share_weights() = 0;
 
 protected:
-    explicit Shards(const Backend & backend) : backend_(backend) {}
+    Shards(const Backend & backend, bool on_device) : backend_(backend), on_device_(on_device) {}
 
     // A view of rows that begin `offset` floats into the memory of these tensors.
     void
@@ -72,17 +72,20 @@ private:
         size_t             offset = 0;  // bytes
         std::vector<float> weight_copy, grad_copy;
     };
+    bool                   on_device_;
     std::vector<ParamView> views_;
     std::vector<Place>     places_;
 };
 
 // Weights whole on every rank: Sharding::none and Sharding::optimizer. shapes: param_shapes.
+// on_device: the optimizer works in the device's memory.
 std::unique_ptr<Shards> make_whole_shards(
     const Backend &                backend,
     Weights &                      weights,
     const std::vector<ParamView> & shapes,
     LocalGroup &                   ranks,
     bool                           cut,
+    bool                           on_device,
     const CutRows &                cut_rows
 );
 

@@ -1,10 +1,10 @@
 #include "tools/train-loop.h"
 
-#include "comm/local.h"
 #include "ggml-train/checkpoint.h"
 #include "ggml-train/file.h"
 #include "ggml-train/step-log.h"
 #include "tools/interrupt.h"
+#include "tools/run-devices.h"
 #include "tools/train-rank.h"
 
 #include <algorithm>
@@ -56,21 +56,24 @@ void check_start(const TrainFlags & f, const ModelFile & model) {
     }
 }
 
-// All weights of the host, each in one piece: ranks that share them have it copied together.
+// All weights of the host, each in one piece of its memory: what ranks share or devices hold is
+// copied together.
 struct WholeWeights {
     explicit WholeWeights(const HostState & state) {
         for (const HostTensor & weight : state.weights) {
-            std::span<const float> values = weight.pieces[0].values();
-            if (weight.pieces.size() > 1) {
-                copies.emplace_back();
-                for (const HostTensor::Piece & piece : weight.pieces) {
-                    copies.back().insert(
-                        copies.back().end(), piece.values().begin(), piece.values().end()
-                    );
-                }
-                values = copies.back();
+            const Floats & first = weight.pieces[0].copies[0];
+            if (weight.pieces.size() == 1 && !first.device) {
+                views.push_back({weight.name, first.values});
+                continue;
             }
-            views.push_back({weight.name, values});
+            copies.emplace_back();
+            for (const HostTensor::Piece & piece : weight.pieces) {
+                const HostView view = piece.view();
+                copies.back().insert(
+                    copies.back().end(), view.values().begin(), view.values().end()
+                );
+            }
+            views.push_back({weight.name, copies.back()});
         }
     }
     std::vector<WeightView>       views;
@@ -192,7 +195,8 @@ private:
             static_cast<double>(rank_.graph().activation_bytes()) / 1e6
         );
         std::printf(
-            "compute  %d threads, %s%s\n", f_.threads, f_.portable ? "portable ops" : "fused ops",
+            "compute  %s, %d threads, %s%s\n", f_.device.c_str(), f_.threads,
+            f_.portable || f_.device != "cpu" ? "portable ops" : "fused ops",
             f_.recompute ? ", blocks recomputed" : ""
         );
         std::printf("run      %s\n", f_.out.c_str());
@@ -280,7 +284,7 @@ private:
     std::string save() {
         for (const HostTensor & weight : rank_.state().weights) {
             for (const HostTensor::Piece & piece : weight.pieces) {
-                if (!all_numbers(piece.values())) {
+                if (!all_numbers(piece.view().values())) {
                     throw Error(format(
                         "step %llu: %s holds values that are no numbers, so nothing was saved; "
                         "start over (--fresh) with a lower --lr or a longer --warmup",
@@ -330,7 +334,7 @@ int train_loop(
     const FolderLock lock(train.out);
     RunPeers &       peers = together.peers(train.optim, param_shapes(task.model.config));
     int              code  = 0;
-    run_ranks(train.ranks, [&](LocalGroup & ranks) {
+    run_devices(train.device, train.ranks, [&](LocalGroup & ranks) {
         const int done = RunningTask(train, flags, task, together, peers, ranks).run(checkpoint);
         code           = ranks.rank() == 0 ? done : code;
     });

@@ -11,10 +11,17 @@ static int rank_threads(int n_threads, const LocalGroup & ranks) {
     return std::max(1, n_threads / ranks.size());
 }
 
+// CPU ranks share one device.
+static DeviceSpec device_of(const std::string & devices, int rank) {
+    const std::vector<DeviceSpec> specs = parse_devices(devices);
+    return specs.size() == 1 ? specs[0] : specs[static_cast<size_t>(rank)];
+}
+
 TrainRank::TrainRank(
     const TrainFlags & f, const TrainTask & task, LocalGroup & ranks, RunPeers & peers
 )
-    : ranks_(ranks), optim_(f.optim), backend_(f.device, rank_threads(f.threads, ranks)),
+    : ranks_(ranks), optim_(f.optim),
+      backend_(device_of(f.device, ranks.rank()), rank_threads(f.threads, ranks)),
       workers_(rank_threads(f.threads, ranks)),
       model_(make_model(backend_, task.model.config, true)) {
     const CutRows cut_rows = [this](const ParamView & param) {
@@ -22,7 +29,7 @@ TrainRank::TrainRank(
     };
     shards_ = make_whole_shards(
         backend_, model_->weights(), param_shapes(task.model.config), ranks_, f.shard != "none",
-        cut_rows
+        has_kernels(optim_), cut_rows
     );
     load_weights(task.model);
     optimizer_ = make_optimizer(optim_, shards_->views(), workers_);
@@ -50,7 +57,7 @@ void TrainRank::load_weights(const ModelFile & model) {
         if (rows > 0) {
             const auto    n    = static_cast<int64_t>(view.weight.size());
             const float * from = model.at(view.name).data.data() + view.row_begin * (n / rows);
-            std::copy_n(from, n, view.weight.begin());
+            Floats{view.weight, view.device}.write({from, view.weight.size()});
         }
     }
     shards_->share_weights();
@@ -62,7 +69,7 @@ void TrainRank::make_graphs(const TrainFlags & f, const TrainTask & task) {
         .T          = task.T,
         .image_size = task.model.config.image_size,
         .channels   = task.model.config.channels,
-        .form       = f.portable ? Form::portable : Form::fused,
+        .form       = f.portable || !backend_.is_host() ? Form::portable : Form::fused,
         .recompute  = f.recompute ? Recompute::all : Recompute::cheap,
         .smoothing  = f.smoothing,
         .mixup      = task.mixup,
