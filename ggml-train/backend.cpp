@@ -79,16 +79,16 @@ Backend::Backend(const DeviceSpec & spec, int n_threads) : n_threads_(n_threads)
         }
         case DeviceSpec::Kind::fake:
             backend_.reset(make_fake_device(spec.index, n_threads, spec.limit));
-            device_ = make_device(get(), emulated_kernels(), spec.index);
+            device_ = make_device(get(), emulated_kernels, spec.index);
             break;
         case DeviceSpec::Kind::cuda: {
-            const cuda::Kernels & kernels = cuda_kernels(spec.index);
+            (void) cuda_kernels(spec.index);  // there is one
             backend_.reset(ggml_backend_init_by_name(format("CUDA%d", spec.index).c_str(), nullptr)
             );
             if (!backend_) {
                 throw Error(spec.name() + ": ggml's CUDA backend cannot use it");
             }
-            device_ = make_device(get(), kernels, spec.index);
+            device_ = make_device(get(), cuda_kernels, spec.index);
             break;
         }
     }

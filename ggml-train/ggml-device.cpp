@@ -14,7 +14,7 @@ namespace {
 
 class GgmlDevice : public Device {
 public:
-    GgmlDevice(ggml_backend_t backend, const cuda::Kernels & kernels, int index)
+    GgmlDevice(ggml_backend_t backend, const cuda::Kernels & (*kernels)(int), int index)
         : backend_(backend), kernels_(kernels), index_(index) {}
 
     void * alloc(size_t bytes, const char * what) override {
@@ -67,13 +67,14 @@ public:
 
     // A thread that has worked on another device comes back to this one.
     const cuda::Kernels & kernels() const override {
-        kernels_.set_device(index_);
-        return kernels_;
+        const cuda::Kernels & kernels = kernels_(index_);
+        kernels.set_device(index_);
+        return kernels;
     }
 
 private:
-    ggml_backend_t                       backend_;
-    const cuda::Kernels &                kernels_;
+    ggml_backend_t backend_;
+    const cuda::Kernels & (*kernels_)(int);
     int                                  index_;
     std::vector<ggml_backend_buffer_ptr> buffers_;
     void *                               scratch_       = nullptr;
@@ -83,7 +84,7 @@ private:
 }  // namespace
 
 std::unique_ptr<Device>
-make_device(ggml_backend_t backend, const cuda::Kernels & kernels, int index) {
+make_device(ggml_backend_t backend, const cuda::Kernels & (*kernels)(int), int index) {
     return std::make_unique<GgmlDevice>(backend, kernels, index);
 }
 
@@ -98,7 +99,7 @@ std::string test_library(const std::string & name) {
     return path.string();
 }
 
-const cuda::Kernels & emulated_kernels() {
+const cuda::Kernels & emulated_kernels(int) {
     static const cuda::Kernels * const table = [] {
         void * library = dlopen(test_library("libgt-emulated.so").c_str(), RTLD_NOW | RTLD_LOCAL);
         if (library == nullptr) {
