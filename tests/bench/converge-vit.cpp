@@ -14,7 +14,8 @@ namespace {
 constexpr int64_t kBatch = 16;
 
 std::vector<SimSetting> settings() {
-    const std::vector<float> adamw = {1e-3f, 2e-3f, 4e-3f}, muon = {2e-3f, 4e-3f, 8e-3f};
+    const std::vector<float> adamw = {1e-3f, 2e-3f, 4e-3f, 8e-3f},
+                             muon  = {2e-3f, 4e-3f, 8e-3f, 1.6e-2f};
     return {
         {"adamw-full", {.replicator = "full"}, adamw},
         {"demo", {.replicator = "demo"}, muon},
