@@ -19,7 +19,7 @@ if [ "$what" = unit ]; then
     exit
 fi
 
-gt_install python3-venv clang-14 libclang-rt-14-dev bible-kjv iproute2 chromium
+gt_install python3-venv clang-14 libclang-rt-14-dev bible-kjv dataset-fashion-mnist iproute2 chromium
 if ! command -v nvcc >/dev/null; then
     echo "!! nvcc not found: THE CUDA KERNELS ARE NOT COMPILED in this check" >&2
     [ "${GT_REQUIRE_CUDA:-0}" = 0 ] || { echo "!! and this check requires them" >&2; exit 1; }
