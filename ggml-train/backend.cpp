@@ -3,6 +3,7 @@
 #include "ggml-train/fake-device.h"
 #include "ggml-train/ggml-device.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
@@ -119,14 +120,26 @@ ggml_backend_buffer_ptr Backend::allocate(ggml_context * ctx, const char * what)
     return buffer;
 }
 
-ggml_gallocr_ptr Backend::plan(ggml_cgraph * graph) const {
-    ggml_gallocr_ptr plan(ggml_gallocr_new(ggml_backend_get_default_buffer_type(get())));
-    if (!ggml_gallocr_alloc_graph(plan.get(), graph)) {
-        throw Error(format(
-            "out of memory for activations on %s; take a smaller micro-batch or context, or "
-            "--recompute",
-            ggml_backend_name(get())
-        ));
+ggml_gallocr_ptr Backend::plan(std::vector<ggml_cgraph *> graphs) const {
+    const auto buft = ggml_backend_get_default_buffer_type(get());
+    const auto size = [&](ggml_cgraph * graph) {
+        const ggml_gallocr_ptr measure(ggml_gallocr_new(buft));
+        size_t                 bytes = 0;
+        ggml_gallocr_reserve_n_size(measure.get(), graph, nullptr, nullptr, &bytes);
+        return bytes;
+    };
+    // the largest first: the memory made for it stays where it is
+    std::sort(graphs.begin(), graphs.end(), [&](auto * a, auto * b) { return size(a) > size(b); });
+    ggml_gallocr_ptr plan(ggml_gallocr_new(buft));
+    for (ggml_cgraph * graph : graphs) {
+        if (!ggml_gallocr_alloc_graph(plan.get(), graph)) {
+            throw Error(format(
+                "out of memory: %.1f MB for activations on %s; take a smaller --micro or "
+                "--context, "
+                "or --recompute",
+                static_cast<double>(size(graph)) / 1e6, ggml_backend_name(get())
+            ));
+        }
     }
     return plan;
 }

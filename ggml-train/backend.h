@@ -42,8 +42,9 @@ public:
     // Memory for all tensors of a context, zeroed. An Error says how much was asked for.
     ggml_backend_buffer_ptr allocate(ggml_context * ctx, const char * what) const;
 
-    // Places the intermediate tensors of a graph, reusing memory.
-    ggml_gallocr_ptr plan(ggml_cgraph * graph) const;
+    // Places the intermediate tensors of graphs, reusing memory. Several share it: they must run one
+    // after another, and leave nothing there for the next.
+    ggml_gallocr_ptr plan(std::vector<ggml_cgraph *> graphs) const;
 
     // An op the device can't run is an Error that names it; call once per graph.
     void check_support(ggml_cgraph * graph) const;

@@ -100,7 +100,7 @@ std::vector<float> softmax(std::span<const float> logits) {
     return shares;
 }
 
-Evaluation evaluate_pictures(StepGraph & graph, ImageLoader & loader, int64_t n_batches) {
+Evaluation evaluate_pictures(StepRunner & graph, ImageLoader & loader, int64_t n_batches) {
     Evaluation result;
     size_t     n_right = 0;
     n_batches = n_batches > 0 ? std::min(n_batches, loader.n_batches()) : loader.n_batches();

@@ -52,7 +52,7 @@ struct Evaluation {
 
 // Asks the model about the first n_batches (0: all) of the validation set that `loader` has.
 // REQUIRES: `logits` has Goal::logits and the loader's batch size.
-Evaluation evaluate_pictures(StepGraph & logits, ImageLoader & loader, int64_t n_batches = 0);
+Evaluation evaluate_pictures(StepRunner & logits, ImageLoader & loader, int64_t n_batches = 0);
 
 // Logits of one picture -> shares that add up to 1.
 std::vector<float> softmax(std::span<const float> logits);

@@ -9,7 +9,7 @@ namespace gt {
 
 Trainer::Trainer(
     LocalGroup &           ranks,
-    StepGraph &            graph,
+    StepRunner &           graph,
     Shards &               shards,
     Optimizer &            optimizer,
     SharedState &          shared,
@@ -198,7 +198,7 @@ static double mean_loss(std::span<const double> losses, const std::vector<Batch>
     return std::accumulate(losses.begin(), losses.end(), 0.0) / counted;
 }
 
-double evaluate(StepGraph & graph, const std::vector<Batch> & batches) {
+double evaluate(StepRunner & graph, const std::vector<Batch> & batches) {
     std::vector<double> losses;
     for (const Batch & batch : batches) {
         losses.push_back(graph.run(batch));
@@ -206,7 +206,7 @@ double evaluate(StepGraph & graph, const std::vector<Batch> & batches) {
     return mean_loss(losses, batches);
 }
 
-double evaluate(LocalGroup & ranks, StepGraph & graph, const std::vector<Batch> & batches) {
+double evaluate(LocalGroup & ranks, StepRunner & graph, const std::vector<Batch> & batches) {
     const auto          n       = static_cast<int64_t>(batches.size());
     const int64_t       n_turns = (n + ranks.size() - 1) / ranks.size();
     std::vector<double> mine, losses;
@@ -218,6 +218,48 @@ double evaluate(LocalGroup & ranks, StepGraph & graph, const std::vector<Batch> 
         losses.insert(losses.end(), part.begin(), part.end());
     }
     return mean_loss(losses, batches);
+}
+
+namespace {
+
+// A graph that tells the other ranks before each run, so that they follow.
+class Leader : public StepRunner {
+public:
+    Leader(LocalGroup & ranks, StepRunner & graph) : ranks_(ranks), graph_(graph) {}
+
+    double run(const Batch & batch, float scale, bool first) override {
+        tell(1);
+        return graph_.run(batch, scale, first);
+    }
+    void                 follow() override { graph_.follow(); }
+    std::vector<float>   logits() const override { return graph_.logits(); }
+    size_t               activation_bytes() const override { return graph_.activation_bytes(); }
+    const GraphOptions & options() const override { return graph_.options(); }
+
+    uint8_t tell(uint8_t more) {
+        ranks_.broadcast({&more, 1}, 0);
+        return more;
+    }
+
+private:
+    LocalGroup & ranks_;
+    StepRunner & graph_;
+};
+
+}  // namespace
+
+void lead(
+    LocalGroup & ranks, StepRunner & graph, const std::function<void(StepRunner & graph)> & fn
+) {
+    Leader leader(ranks, graph);
+    if (ranks.rank() == 0) {
+        fn(leader);
+        leader.tell(0);
+        return;
+    }
+    while (leader.tell(0) != 0) {  // what rank 0 says
+        leader.follow();
+    }
 }
 
 }  // namespace gt

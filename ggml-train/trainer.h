@@ -45,7 +45,7 @@ public:
     // peers: the same on all ranks.
     Trainer(
         LocalGroup &           ranks,
-        StepGraph &            graph,
+        StepRunner &           graph,
         Shards &               shards,
         Optimizer &            optimizer,
         SharedState &          shared,
@@ -74,7 +74,7 @@ private:
     void       finish(const Round & round, StepResult & result);
 
     LocalGroup &         ranks_;
-    StepGraph &          graph_;
+    StepRunner &         graph_;
     Shards &             shards_;
     Optimizer &          optimizer_;
     SharedState &        shared_;
@@ -87,7 +87,12 @@ private:
 
 // Mean loss over the labels of several batches; `graph` has Goal::loss. With ranks: collective, each
 // takes some of the batches.
-double evaluate(StepGraph & graph, const std::vector<Batch> & batches);
-double evaluate(LocalGroup & ranks, StepGraph & graph, const std::vector<Batch> & batches);
+double evaluate(StepRunner & graph, const std::vector<Batch> & batches);
+double evaluate(LocalGroup & ranks, StepRunner & graph, const std::vector<Batch> & batches);
+
+// Collective. On rank 0 fn may run `graph` as often as it wants; the other ranks lend their weights.
+void lead(
+    LocalGroup & ranks, StepRunner & graph, const std::function<void(StepRunner & graph)> & fn
+);
 
 }  // namespace gt

@@ -58,7 +58,7 @@ public:
 
         buffer_ = backend_.allocate(ctx_.get(), "test");
         backend_.check_support(graph_);
-        plan_ = backend_.plan(graph_);
+        plan_ = backend_.plan({graph_});
         for (size_t i = 0; i < params_.size(); ++i) {
             values_.push_back(random(i, ggml_nelements(params_[i].weight)));
             put(params_[i].weight, values_[i]);

@@ -49,7 +49,7 @@ PictureTask::PictureTask(
     task.train = [this](uint64_t step, const std::string & host, int64_t begin, int64_t end) {
         return batch(step, host, begin, end);
     };
-    task.evaluate = [this](StepGraph & logits, bool last) { return evaluate(logits, last); };
+    task.evaluate = [this](StepRunner & logits, bool last) { return evaluate(logits, last); };
     task.waited   = [this] {
         return train_ ? std::chrono::duration<double>(train_->waited()).count() : 0.0;
     };
@@ -76,7 +76,7 @@ Batch PictureTask::batch(uint64_t step, const std::string & host, int64_t begin,
     return made;
 }
 
-Score PictureTask::evaluate(StepGraph & logits, bool last) {
+Score PictureTask::evaluate(StepRunner & logits, bool last) {
     if (data_->val().empty()) {
         return {.loss = -1.0};
     }

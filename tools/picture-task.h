@@ -47,7 +47,7 @@ public:
 
 private:
     Batch batch(uint64_t step, const std::string & host, int64_t begin, int64_t end);
-    Score evaluate(StepGraph & logits, bool last);
+    Score evaluate(StepRunner & logits, bool last);
 
     TrainFlags &                 f_;
     PictureFlags &               own_;

@@ -84,7 +84,9 @@ struct TrainFlags {
         visit("micro", micro, "samples computed at once, a divisor of --batch; 0: all of them");
         visit("threads,t", threads, "CPU threads; 0: all cores");
         visit("ranks", ranks, "workers in this host that share each step, and its threads");
-        visit("shard", shard, "what ranks divide between them", {"auto", "none", "optimizer"});
+        visit(
+            "shard", shard, "what ranks divide between them", {"auto", "none", "optimizer", "full"}
+        );
         visit("device", device, "where to compute: cpu, or GPUs, a rank each: cuda:0,cuda:1,...");
         visit("portable", portable, "ggml's own ops only, no fused CPU kernels (slow)");
         visit("recompute", recompute, "keep only the inputs of the blocks: less memory, more time");

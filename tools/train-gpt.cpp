@@ -98,7 +98,7 @@ int train_gpt(GptFlags & f, Flags & flags) {
     };
     task.validation = [&](int64_t B) {
         std::vector<Batch> batches;
-        const int64_t      n = data.n_val_windows(task.T, f.eval_batches * B);
+        const int64_t      n = data.n_val_windows(task.T, f.eval_batches * f.batch);
         for (int64_t i = 0; i < n; i += B) {
             batches.push_back(data.val(i, std::min(i + B, n), task.T, n));
         }

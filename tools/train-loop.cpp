@@ -221,7 +221,11 @@ private:
     // Loss -1: there is nothing to validate with. Pictures: by rank 0, which has their answers.
     Score validate() {
         if (task_.evaluate) {
-            return from_first(ranks_, [&] { return task_.evaluate(rank_.eval(), at_end()); });
+            Score score;
+            lead(ranks_, rank_.eval(), [&](StepRunner & eval) {
+                score = task_.evaluate(eval, at_end());
+            });
+            return from_first(ranks_, [&] { return score; });
         }
         const auto batches = from_first(ranks_, [&] {
             return std::make_shared<const std::vector<Batch>>(task_.validation(f_.micro));

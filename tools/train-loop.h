@@ -10,7 +10,7 @@
 
 namespace gt {
 
-class StepGraph;
+class StepRunner;
 
 struct Score {
     double loss = 0.0, accuracy = -1.0;  // accuracy: share, if known
@@ -28,7 +28,7 @@ struct TrainTask {
     // The validation set, in batches of B samples, the same each time.
     std::function<std::vector<Batch>(int64_t B)> validation;
     // Pictures: takes the place of `validation`; the graph gives logits. last: the run is at its end.
-    std::function<Score(StepGraph & logits, bool last)> evaluate;
+    std::function<Score(StepRunner & logits, bool last)> evaluate;
     std::function<double()>
          waited;  // seconds that `train` has waited for data so far; may be empty
     bool mixup = false, depth = false;  // what batches bring: see Batch

@@ -22,15 +22,8 @@ TrainRank::TrainRank(
 )
     : ranks_(ranks), optim_(f.optim),
       backend_(device_of(f.device, ranks.rank()), rank_threads(f.threads, ranks)),
-      workers_(rank_threads(f.threads, ranks)),
-      model_(make_model(backend_, task.model.config, true)) {
-    const CutRows cut_rows = [this](const ParamView & param) {
-        return gt::cut_rows(optim_, param);
-    };
-    shards_ = make_whole_shards(
-        backend_, model_->weights(), param_shapes(task.model.config), ranks_, f.shard != "none",
-        has_kernels(optim_), cut_rows
-    );
+      workers_(rank_threads(f.threads, ranks)) {
+    make_shards(f, task.model.config);
     load_weights(task.model);
     optimizer_ = make_optimizer(optim_, shards_->views(), workers_);
     state_     = join_state(ranks_, shards_->views(), optimizer_->state(), shards_->cut());
@@ -50,6 +43,27 @@ TrainRank::TrainRank(
     );
 }
 
+void TrainRank::make_shards(const TrainFlags & f, const ModelConfig & config) {
+    const CutRows cut_rows = [&](const ParamView & param) { return gt::cut_rows(f.optim, param); };
+    const auto    shapes   = param_shapes(config);
+    if (f.shard == "full") {
+        ModelConfig window = config;
+        window.n_layer     = std::min(config.n_layer, kWindowBlocks);
+        model_             = make_model(backend_, window, true);
+        auto stream        = std::make_unique<Stream>(
+            backend_, model_->weights(), shapes, ranks_, has_kernels(optim_), cut_rows
+        );
+        stream_ = stream.get();
+        shards_ = std::move(stream);
+    } else {
+        model_  = make_model(backend_, config, true);
+        shards_ = make_whole_shards(
+            backend_, model_->weights(), shapes, ranks_, f.shard != "none", has_kernels(optim_),
+            cut_rows
+        );
+    }
+}
+
 // The rows that this rank owns, from the file.
 void TrainRank::load_weights(const ModelFile & model) {
     for (const ParamView & view : shards_->views()) {
@@ -63,6 +77,13 @@ void TrainRank::load_weights(const ModelFile & model) {
     shards_->share_weights();
 }
 
+std::unique_ptr<StepRunner> TrainRank::make_graph(const GraphOptions & options) {
+    if (stream_) {
+        return std::make_unique<StreamGraph>(backend_, *model_, *stream_, options);
+    }
+    return std::make_unique<StepGraph>(backend_, *model_, options);
+}
+
 void TrainRank::make_graphs(const TrainFlags & f, const TrainTask & task) {
     GraphOptions options = {
         .B          = f.micro,
@@ -74,11 +95,11 @@ void TrainRank::make_graphs(const TrainFlags & f, const TrainTask & task) {
         .smoothing  = f.smoothing,
         .mixup      = task.mixup,
         .depth      = task.depth};
-    graph_            = std::make_unique<StepGraph>(backend_, *model_, options);
+    graph_            = make_graph(options);
     options.goal      = task.evaluate ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
     options.smoothing = 0.0f;
     options.mixup = options.depth = false;
-    eval_                         = std::make_unique<StepGraph>(backend_, *model_, options);
+    eval_                         = make_graph(options);
 }
 
 // Each rank squares the rows it owns; the order of the sum depends on the model alone.

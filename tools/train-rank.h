@@ -3,6 +3,7 @@
 // Read next: ggml-train/trainer.cpp (one step), train-loop.cpp (a run).
 #pragma once
 
+#include "ggml-train/stream.h"
 #include "ggml-train/trainer.h"
 #include "models/blocks.h"
 #include "tools/train-loop.h"
@@ -16,9 +17,9 @@ public:
         const TrainFlags & train, const TrainTask & task, LocalGroup & ranks, RunPeers & peers
     );
 
-    Trainer &   trainer() { return *trainer_; }
-    StepGraph & graph() { return *graph_; }
-    StepGraph & eval() { return *eval_; }  // Goal::logits if the task evaluates, else Goal::loss
+    Trainer &    trainer() { return *trainer_; }
+    StepRunner & graph() { return *graph_; }
+    StepRunner & eval() { return *eval_; }  // Goal::logits if the task evaluates, else Goal::loss
 
     // Of the whole host: memory of all ranks, to be touched by rank 0 alone (on_first).
     HostState & state() { return state_; }
@@ -27,20 +28,23 @@ public:
     void share_weights() { shards_->share_weights(); }
 
 private:
-    void   load_weights(const ModelFile & model);
-    void   make_graphs(const TrainFlags & train, const TrainTask & task);
-    double host_grad_norm();
+    void                        make_shards(const TrainFlags & train, const ModelConfig & config);
+    void                        load_weights(const ModelFile & model);
+    std::unique_ptr<StepRunner> make_graph(const GraphOptions & options);
+    void                        make_graphs(const TrainFlags & train, const TrainTask & task);
+    double                      host_grad_norm();
 
     LocalGroup &                 ranks_;
     OptimOptions                 optim_;
     Backend                      backend_;
     Workers                      workers_;
-    std::unique_ptr<Transformer> model_;
+    std::unique_ptr<Transformer> model_;  // streamed: the window
     std::unique_ptr<Shards>      shards_;
+    Stream *                     stream_ = nullptr;  // the shards, if they are streamed
     std::unique_ptr<Optimizer>   optimizer_;
     HostState                    state_;
     std::unique_ptr<SharedState> shared_;
-    std::unique_ptr<StepGraph>   graph_, eval_;
+    std::unique_ptr<StepRunner>  graph_, eval_;
     std::unique_ptr<Trainer>     trainer_;
 };
 

@@ -1,0 +1,51 @@
+// ggml-train/step-inputs.h — what the host writes for a micro-batch and reads after it: tokens or
+// pictures, labels, scales, losses. Shared by whole graphs (graph.h) and streamed ones (stream.h).
+#pragma once
+
+#include "ggml-train/backend.h"
+#include "ggml-train/batch.h"
+#include "ggml-train/loss.h"
+
+namespace gt {
+
+struct GraphOptions {
+    int64_t   B          = 1;  // samples per micro-batch
+    int64_t   T          = 0;  // tokens per sample
+    int64_t   image_size = 0;  // pictures: pixels and channels; 0: text
+    int64_t   channels   = 0;
+    Form      form       = Form::fused;
+    Recompute recompute  = Recompute::cheap;
+    float     smoothing  = 0.0f;   // of the labels
+    bool      mixup      = false;  // batches bring mix_labels
+    bool      depth      = false;  // batches bring factors for stochastic depth
+    enum class Goal { train, loss, logits } goal = Goal::train;
+};
+
+class StepInputs {
+public:
+    // n_blocks: that the model's graphs have, for the factors of stochastic depth.
+    StepInputs(const Backend & backend, const GraphOptions & options, int n_blocks);
+
+    // `add`: gradients are added to what is there; else they replace it. Sets all but the depth.
+    void set(const Batch & batch, float scale, bool add);
+    void set_depth(std::span<const float> factors);  // [2 * n_blocks, B]
+
+    // After a run: the sum of the losses of all labels that count.
+    double loss(const Batch & batch) const;
+
+    const Inputs &     model() const { return inputs_; }
+    const LossInputs & labels() const { return loss_; }
+    ggml_tensor *      beta() const { return beta_; }
+    ggml_tensor *      one() const { return one_; }
+
+private:
+    GraphOptions            options_;
+    ggml_context_ptr        ctx_;
+    ggml_backend_buffer_ptr buffer_;
+    Inputs                  inputs_;
+    LossInputs              loss_;
+    ggml_tensor *           beta_ = nullptr;
+    ggml_tensor *           one_  = nullptr;
+};
+
+}  // namespace gt
