@@ -1,4 +1,5 @@
 // How a run begins: its folder, its flags, and what they are when nobody said.
+#include "ggml-train/backend.h"
 #include "ggml-train/checkpoint.h"
 #include "ggml-train/file.h"
 #include "tools/train-loop.h"
@@ -103,9 +104,11 @@ void settle(
     Flags::Values values = run.values();
     values.insert(values.end(), own.begin(), own.end());
     together.agree(flags, values, task.model, task.fresh);
-    task.T           = f.context ? f.context : task.T;
-    f.schedule.steps = f.steps;
-    f.micro          = divide_batch(f.batch, f.micro ? f.micro : f.batch, f.ranks);
+    task.T               = f.context ? f.context : task.T;
+    f.schedule.steps     = f.steps;
+    const auto n_devices = static_cast<int>(parse_devices(f.device).size());
+    f.ranks              = n_devices > 1 && f.ranks == 1 ? n_devices : f.ranks;
+    f.micro              = divide_batch(f.batch, f.micro ? f.micro : f.batch, f.ranks);
 }
 
 std::string find_run(
