@@ -30,6 +30,7 @@ std::vector<SimSetting> settings() {
     const std::vector<float> adamw = {2e-3f, 4e-3f, 8e-3f}, muon = {4e-3f, 8e-3f, 1.6e-2f};
     return {
         {"adamw-full", with("full"), adamw},
+        {"muon-full", {.replicator = "full", .rule = "muon"}, muon},
         {"demo k32", demo(32, "auto"), muon},
         {"demo k32 fp32", demo(32, "fp32"), muon},
         {"demo k128", demo(128, "auto"), muon},

@@ -65,7 +65,7 @@ def plot(best, full, path):
     matplotlib.rcParams["svg.hashsalt"] = "converge"
     import matplotlib.pyplot as plt
     figure, axes = plt.subplots(figsize=(7, 4))
-    least = min(run["sent_mb"] for run in best.values() if run["sent_mb"]) / 3
+    least = min(run["sent_mb"] for run in best.values() if run["sent_mb"]) / 3  # where "none" stands
     for name, run in best.items():
         x = run["sent_mb"] or least
         axes.plot([x] * len(run["rates"]), [r["val_loss"] for r in run["rates"]], color="0.85", zorder=1)
@@ -73,6 +73,7 @@ def plot(best, full, path):
         axes.annotate(name, (x, run["val_loss"]), xytext=(5, 4), textcoords="offset points", fontsize=8)
     axes.axhline(full["val_loss"], color="0.7", linewidth=0.8, linestyle="--")
     axes.set_xscale("log")
+    axes.set_xlim(least / 1.5, 5 * max(run["sent_mb"] for run in best.values()))
     axes.set_ylim(min(r["val_loss"] for r in best.values()) * 0.98, min(max(r["val_loss"] for r in best.values()) * 1.02, full["val_loss"] * 1.5))
     axes.set_xlabel("MB that a host sent in all (none: 0)")
     axes.set_ylabel("validation loss at its best rate")
