@@ -28,6 +28,7 @@ OptimOptions with(const char * replicator, uint64_t every = 0) {
 
 std::vector<SimSetting> settings() {
     const std::vector<float> adamw = {2e-3f, 4e-3f, 8e-3f}, muon = {4e-3f, 8e-3f, 1.6e-2f};
+    const std::vector<float> rows = {2e-3f, 4e-3f, 8e-3f};
     return {
         {"adamw-full", with("full"), adamw},
         {"muon-full", {.replicator = "full", .rule = "muon"}, muon},
@@ -36,9 +37,9 @@ std::vector<SimSetting> settings() {
         {"demo k128", demo(128, "auto"), muon},
         {"demo k128 fp32", demo(128, "fp32"), muon},
         {"demo k32 sign", demo_sign(), {1e-3f, 2e-3f, 4e-3f}},
-        {"random", with("random"), muon},
-        {"striding", with("striding"), muon},
-        {"slicing", with("slicing"), muon},
+        {"random", with("random"), rows},
+        {"striding", with("striding"), rows},
+        {"slicing", with("slicing"), rows},
         {"diloco", with("diloco", 20), adamw},
         {"sparseloco", with("sparseloco", 20), adamw},
         {"none", with("none"), adamw},
