@@ -69,12 +69,12 @@ void choose_defaults(TrainFlags & f, const ModelConfig & config, int64_t T, int6
         f.threads ? f.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-// Smaller models take higher rates: with AdamW 2e-3 at 1M, 1e-3 at 10M, 6e-4 at 100M; with muon three
+// Smaller models take higher rates: with AdamW 2e-3 at 1M, 1e-3 at 10M, 6e-4 at 100M; with muon four
 // times that (tests/bench/converge.py).
 static float default_lr(int64_t n_params, const std::string & rule) {
     const double adamw =
         std::clamp(2e-3 * std::pow(static_cast<double>(n_params) / 1e6, -0.27), 1e-4, 4e-3);
-    return static_cast<float>(rule == "muon" ? 3.0 * adamw : adamw);
+    return static_cast<float>(rule == "muon" ? 4.0 * adamw : adamw);
 }
 
 // The micro-batch of at most `most` samples with which the ranks are done first; of equals the largest.
