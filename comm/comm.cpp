@@ -96,6 +96,7 @@ std::unique_ptr<Meeting> meet_at_store(
     order.atomic        = probe_atomic_create(*store, RunPaths(hosts.keys.run).root + "probe");
     order.elected       = order.atomic && !options.take_over;
     order.take_over     = options.take_over;
+    order.on_refusal    = options.say;
     const bool is_first = !hosts.hosts.empty() && hosts.hosts.front().name == name;
     auto       meeting  = std::make_unique<StoreMeeting>(std::move(store), hosts.keys);
     if (order.elected || order.take_over || is_first) {

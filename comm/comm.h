@@ -19,11 +19,12 @@
 namespace gt {
 
 struct MeetOptions {
-    std::string       hub_path    = "hub-store";  // of a hub inside this host
-    int               status_port = -1;           // of that hub's page
-    bool              take_over   = false;  // a person's word: this host orders rounds from now on
-    uint64_t          up_limit    = 0;      // bytes per second
-    std::string       congestion  = "bbr";
+    std::string hub_path    = "hub-store";  // of a hub inside this host
+    int         status_port = -1;           // of that hub's page
+    bool        take_over   = false;        // a person's word: this host orders rounds from now on
+    uint64_t    up_limit    = 0;            // bytes per second
+    std::string congestion  = "bbr";
+    std::function<void(const std::string & line)> say;  // what was refused, for people
     MembershipOptions membership;  // if rounds are ordered here; the run's settings go before
 };
 

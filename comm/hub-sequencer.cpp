@@ -7,6 +7,11 @@ namespace gt {
 
 HubSequencer::HubSequencer(const RunKeys & keys, const SequencerOptions & options)
     : keys_(keys), options_(options) {
+    options_.on_refusal = [this](const std::string & text) {
+        if (Hub * hub = hub_) {
+            hub->fault(text);
+        }
+    };
     const auto before   = options_.on_message;
     options_.on_message = [this, before](const SeenMessage & message) {
         if (before) {

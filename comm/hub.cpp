@@ -217,6 +217,10 @@ bool Hub::add_metrics(const std::string & host, const std::string & line) {
     return impl_->status.add_metrics(host, line);
 }
 
+void Hub::fault(const std::string & text) {
+    impl_->log.fault(text);
+}
+
 Store & Hub::store() {
     return impl_->disk;
 }

@@ -65,6 +65,9 @@ public:
     // A line for the status page, as hosts put it under metrics/ (hub-status.h). False: malformed.
     bool add_metrics(const std::string & host, const std::string & line);
 
+    // A line for the log and the status page, e.g. of the hooks.
+    void fault(const std::string & text);
+
 private:
     struct Impl;
     std::unique_ptr<Impl> impl_;

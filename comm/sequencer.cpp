@@ -52,6 +52,7 @@ void Sequencer::advance(const ChainEntry & entry, Time now) {
     epoch_   = std::max(epoch_, entry.commit.epoch);
     moved_   = now;
     pending_ = std::nullopt;
+    refused_.clear();
     if (options_.on_commit) {
         options_.on_commit(entry.commit);
     }
@@ -165,6 +166,7 @@ void Sequencer::take_presence(const std::string & key, Time now) {
     const RecordHead head{
         Kind::presence, presence->leaving ? 1u : 0u, presence->host, presence->incarnation};
     if (!parse_record(keys_, head, *value)) {
+        refuse("presence of " + presence->host);
         return;  // a torn read, or somebody without the key: looked at again next time
     }
     presences_.insert(key);
@@ -188,6 +190,12 @@ void Sequencer::look_for_messages(Time now) {
     }
 }
 
+void Sequencer::refuse(const std::string & what) {
+    if (refused_.insert(what).second && options_.on_refusal) {
+        options_.on_refusal("refused " + what + ": damaged, forged or made with another key");
+    }
+}
+
 // In the store, or held by a second member.
 std::optional<SeenMessage> Sequencer::find_message(const MessageId & id) {
     const auto value = store_.get(paths_.message(id.index, id.host, id.incarnation));
@@ -195,8 +203,14 @@ std::optional<SeenMessage> Sequencer::find_message(const MessageId & id) {
     if (head && (!keys_.can_read || open_message(keys_, id, *value))) {
         return SeenMessage{id.host, id.incarnation, *head, value->size(), digest256(*value), ""};
     }
-    const auto         word = options_.direct ? store_.get(paths_.held(id)) : std::nullopt;
-    const auto         held = word ? parse_held(keys_, id, *word) : std::nullopt;
+    if (value) {
+        refuse("message of " + id.host + format(" for round %llu", (unsigned long long) id.index));
+    }
+    const auto word = options_.direct ? store_.get(paths_.held(id)) : std::nullopt;
+    const auto held = word ? parse_held(keys_, id, *word) : std::nullopt;
+    if (word && !held) {
+        refuse("word about a message of " + id.host);
+    }
     const CommitHost * host = held ? membership_.head()->find(held->holder) : nullptr;
     if (!host || !host->member) {
         return std::nullopt;

@@ -31,6 +31,7 @@ struct SequencerOptions {
 
     std::function<void(const SeenMessage &)> on_message;  // metrics, for the status page
     std::function<void(const Commit &)>      on_commit;
+    std::function<void(const std::string &)> on_refusal;  // what is not genuine, once
 };
 
 class Sequencer {
@@ -61,6 +62,7 @@ private:
     bool                       close(Time now);
     bool                       write(Commit commit, Time now);
     bool                       revise(Time now);
+    void                       refuse(const std::string & what);
     void                       advance(const ChainEntry & entry, Time now);
     void                       take(const ChainEntry & entry, Time now);
 
@@ -76,6 +78,7 @@ private:
     uint64_t              epoch_ = 0, seen_epoch_ = 0;
     Time                  moved_{}, looked_{}, looked_lost_{};
     std::set<std::string> presences_;  // keys that were taken in
+    std::set<std::string> refused_;    // of the open round, to be told once
     std::optional<Bytes>  pending_;    // a commit whose put failed: written again as it was
     uint64_t              pending_index_    = 0;
     uint32_t              pending_revision_ = 0;

@@ -17,6 +17,11 @@ static std::string own_name(const std::string & given) {
     return host.substr(0, host.find('.'));
 }
 
+static void say(const std::string & line) {
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+}
+
 // Alone the name is the same on every machine, for the samples depend on it: a run may move.
 Together::Together(const NodesFlags & flags)
     : flags_(flags), host_(flags.alone() && flags.name.empty() ? "self" : own_name(flags.name)) {
@@ -28,6 +33,8 @@ Together::Together(const NodesFlags & flags)
     options.hub_path                    = flags.hub_path.empty() ? "hub-store" : flags.hub_path;
     options.status_port                 = flags.status;
     options.take_over                   = flags.take_over;
+    options.say                         = say;
+    options.congestion                  = flags.tcp;
     options.up_limit                    = static_cast<uint64_t>(flags.up_limit);
     options.membership.min_hosts        = static_cast<size_t>(flags.min_hosts);
     options.membership.checkpoint_every = flags.checkpoint_every;
@@ -175,7 +182,7 @@ RunPeers & Together::peers(const OptimOptions & optim, const std::vector<ParamVi
     }
     StorePeersOptions options;
     options.host = host_;
-    options.say  = [](const std::string & line) { std::printf("%s\n", line.c_str()); };
+    options.say  = say;
     if (optim.replicator == "full" || optim.replicator == "diloco") {
         options.dense = dense_codec(optim, params);
     }

@@ -10,7 +10,7 @@
 namespace gt {
 
 struct NodesFlags {
-    std::string nodes, join, name, hub_path;
+    std::string nodes, join, name, hub_path, tcp = "bbr";
     int64_t     up_limit = 0;
     int         status = -1, min_hosts = 1;
     uint64_t    checkpoint_every = 100;
@@ -22,6 +22,7 @@ struct NodesFlags {
         visit("join", join, "the same as one pasted line (hub --invite prints it)");
         visit("name", name, "this machine's name in hosts.txt; default: its host name");
         visit("up-limit", up_limit, "bytes per second to send at most; 0: no limit");
+        visit("tcp", tcp, "congestion control to ask the kernel for");
         visit("min-hosts", min_hosts, "the run begins with so many hosts");
         visit("checkpoint-every", checkpoint_every, "rounds between shared checkpoints");
         visit("status", status, "if the hub is here: port of its page on 127.0.0.1; -1: none");
