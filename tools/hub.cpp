@@ -24,7 +24,7 @@ struct HubFlags {
     std::string nodes = "hosts.txt", address, store, name, hub_file, listen, path = "hub-store",
                 tcp = "bbr";
     uint64_t disk = 16'000'000'000, host_bytes_s = 200'000'000;
-    int      status = -1, min_hosts = 1;
+    int      status = -1, min_hosts = 1, quorum = 50;
     uint64_t checkpoint_every = 100;
 
     template <class Visit>
@@ -42,6 +42,7 @@ struct HubFlags {
         visit("host-limit", host_bytes_s, "bytes per second that one host may send and fetch");
         visit("status", status, "port of the status page on 127.0.0.1; 0: any; -1: none");
         visit("min-hosts", min_hosts, "the run begins with so many hosts");
+        visit("quorum", quorum, "percent of the hosts without which no round closes; 100: all");
         visit("checkpoint-every", checkpoint_every, "rounds between shared checkpoints");
         visit("tcp", tcp, "congestion control to ask the kernel for");
         visit("quiet,q", quiet, "log to the store's folder only");
@@ -93,6 +94,9 @@ void write_hub_file(const HubFlags & flags, Hosts hosts) {
 }
 
 void run_hub(const HubFlags & flags, const Hosts & hosts) {
+    if (flags.quorum < 1 || flags.quorum > 100) {
+        throw UsageError(format("--quorum %d: it is a percentage from 1 to 100", flags.quorum));
+    }
     if (!hosts.hub()) {
         throw Error(
             flags.nodes + ": this run has a store instead of a hub; there is nothing to start"
@@ -110,6 +114,7 @@ void run_hub(const HubFlags & flags, const Hosts & hosts) {
     SequencerOptions    order;
     order.direct                      = hosts.direct;
     order.membership.min_hosts        = size_t(flags.min_hosts);
+    order.membership.quorum           = flags.quorum / 100.0;
     order.membership.checkpoint_every = flags.checkpoint_every;
     HubSequencer sequencer(hosts.keys, order);
 
