@@ -2,9 +2,10 @@
 
 A `Lab` holds what runs share (programs, a tiny model, a text). A `Run` is one run in a folder of its
 own, meeting at a folder, a hub ("star", or "direct": hosts serve their own messages) or a bucket.
-Used by matrix.py.
+Used by matrix.py, campaign.py and four-hosts.py.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -50,6 +51,23 @@ def need_s3(argv):
         os.execv(TESTS / "s3-server.sh", [str(TESTS / "s3-server.sh"), *argv])
 
 
+@contextlib.contextmanager
+def home_lines(lab, run, loss):
+    """Puts the hosts of a run behind home lines (20 up / 100 down Mbit/s, 40 ms there and back, `loss` percent,
+    cubic) in network namespaces, the hub outside at 10.9.0.1; gives the options that all need."""
+    check(os.getuid() == 0, "network namespaces need root; run it as root")
+    homenet, net = TESTS / "homenet" / "homenet.sh", f"h{free_port()}"
+    env = dict(lab.env, HOMELINK=str(lab.bin / "homelink"))
+    subprocess.run([homenet, "up", net, str(len(run.names)), "20", "100", "20", str(loss)], env=env, check=True)
+    for place, name in [("core", "hub"), *((str(i + 1), name) for i, name in enumerate(run.names))]:
+        run.prefix[name] = [homenet, "exec", net, place]
+    try:
+        yield ["--tcp", "cubic"]
+    finally:
+        run.stop()
+        subprocess.run([homenet, "down", net], env=env, stdout=subprocess.DEVNULL, check=True)
+
+
 class Lab:
     def __init__(self, bin_dir, work):
         self.bin, self.work = Path(bin_dir).resolve(), Path(work).resolve()
@@ -61,6 +79,7 @@ class Lab:
         lines = (" ".join(chance.choice(words) for _ in range(15)) for _ in range(300))
         self.text = self.work / "text.txt"
         self.text.write_text("\n".join(lines))
+        self.runs = []
         self.model = self.new_model("s.gguf")
 
     def new_model(self, name, *options):
@@ -73,22 +92,26 @@ class Lab:
 class Run:
     """One run. Hosts are started by name; the first of `names` begins and gives the settings."""
 
-    def __init__(self, lab, name, place, replicator="demo", names=("anna", "ben", "cleo"), steps=40, options=()):
+    def __init__(self, lab, name, place, replicator="demo", names=("anna", "ben", "cleo"), steps=40, options=(),
+                 address=None):
         self.lab, self.place, self.names, self.steps = lab, place, names, steps
         self.folder = lab.work / name
         self.folder.mkdir()
         self.settings = ["--replicator", replicator, *REPLICATORS[replicator], "--steps", str(steps), "--batch", "2",
                          "--min-hosts", str(len(names)), "--checkpoint-every", "1000000", *options]
-        self.processes = {}
+        self.processes, self.env, self.proxy = {}, {}, None
+        self.prefix = {}  # by name: words before its command
+        lab.runs.append(self)
         self.has_hub = place in ("star", "direct")
-        self.port = free_port()
+        self.address = address or f"127.0.0.1:{free_port()}"
+        self.port = int(self.address.split(":")[1])
         self.nodes = self.folder / "hosts.txt"
         self.write_nodes()
 
     def write_nodes(self):
         command = [self.lab.bin / "hub", "--new", "--nodes", self.nodes]
         if self.has_hub:
-            command += ["--name", "hub", "--address", f"127.0.0.1:{self.port}"]
+            command += ["--name", "hub", "--address", self.address]
         elif self.place == "s3":
             command += ["--name", self.names[0], "--store", f"s3://{self.folder.name}/run"]
         else:
@@ -107,7 +130,8 @@ class Run:
 
     def start_hub(self, *options):
         self.launch("hub", [self.lab.bin / "hub", "--nodes", self.nodes, "--path", self.folder / "store",
-                            "--listen", f"127.0.0.1:{self.port}", "--quiet", *options])
+                            "--listen", self.address, "--min-hosts", len(self.names),
+                            "--checkpoint-every", 1000000, *options])
         until(lambda: "listening" in self.said("hub") or self.ended("hub"), 20, "the hub listens")
 
     def start(self, name, *options):
@@ -123,11 +147,12 @@ class Run:
         folder.mkdir(exist_ok=True)
         with (folder / "out.txt").open("a") as out:
             self.processes[name] = subprocess.Popen(
-                [str(word) for word in command], cwd=folder, stdout=out, stderr=out, env=self.lab.env)
+                [str(word) for word in [*self.prefix.get(name, []), *command]], cwd=folder, stdout=out, stderr=out,
+                env={**self.lab.env, **self.env.get(name, {})})
 
     def begin(self, *options):
         """Hub, then the first host until it has told the settings, then the others."""
-        if self.has_hub:
+        if self.has_hub and "hub" not in self.processes:
             self.start_hub()
         self.start(self.names[0], *options)
         until(lambda: "waiting for the other hosts" in self.said(self.names[0]) or self.ended(self.names[0]), 60,
@@ -197,3 +222,5 @@ class Run:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
                 process.wait()
+        if self.proxy:
+            self.proxy.close()

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""campaign — what goes wrong at home, done to real processes: killed, cut off, forged, full, misled.
+
+    tests/campaign.py BIN_DIR WORK_DIR [--short] [--jobs 4] [--only WORDS] [--seed 1]
+
+Three hosts train a tiny model; each row of FAULTS does one thing to them. After it the run goes on, or
+waits and then goes on; all end with bit-identical weights, every commit written before the fault is
+still there, and every refusal is named in a log. --short: those rows that take a moment; the full form
+also cuts a line for a minute. Needs root for a disk of its own that gets full.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from tcp_proxy import Proxy
+from together import Failed, Lab, Run, check, home_lines, until
+
+STEPS = 60
+
+
+def begin(lab, name, place="star", at=10, **options):
+    """A run that has come to step `at`, and its commits so far."""
+    run = Run(lab, name, place, steps=STEPS, **options)
+    run.begin()
+    run.wait_step("ben", at)
+    return run, run.commits()
+
+
+def hosts_are_killed(lab, args, name):
+    chance = random.Random(args.seed)
+    run, before = begin(lab, name, at=chance.randrange(2, 8))
+    n = 2 if args.short else 6
+    for _ in range(n):
+        who = chance.choice(("ben", "cleo"))
+        if run.ended(who):
+            break
+        run.kill(who)
+        time.sleep(chance.random() * 0.3)
+        run.start(who)
+        until(lambda: run.said(who).count("waiting for the other hosts") > 1 or run.ended(who), 60, "it returns")
+        time.sleep(chance.random() * 0.5)
+    return run, before, f"{n} kills of ben and cleo"
+
+
+def hub_is_killed(lab, args, name):
+    chance = random.Random(args.seed)
+    run, before = begin(lab, name, at=5)
+    n = 2 if args.short else 5
+    for i in range(n):
+        run.kill("hub")
+        before |= run.commits()
+        time.sleep(chance.random() * 0.5)
+        run.start_hub()
+        run.wait_step("anna", min(STEPS, run.step("anna") + 3))
+    return run, before, f"{n} kills of the hub"
+
+
+def behind_proxy(run, proxy):
+    """ben's own hosts.txt: the hub's address is the proxy's."""
+    nodes = run.folder / "hosts-ben.txt"
+    nodes.write_text(run.nodes.read_text().replace(f":{run.port}", f":{proxy.port}"))
+    return ["--nodes", nodes]
+
+
+def begin_with_proxy(lab, name, **line):
+    run = Run(lab, name, "star", steps=STEPS)
+    run.proxy = Proxy(run.port, **line)
+    run.start_hub()
+    run.start("anna")
+    until(lambda: "waiting for the other hosts" in run.said("anna"), 60, "anna begins")
+    run.start("ben", *behind_proxy(run, run.proxy))
+    run.start("cleo")
+    run.wait_step("ben", 5)
+    return run, run.commits()
+
+
+def network_is_cut(lab, args, name):
+    run, before = begin_with_proxy(lab, name)
+    seconds = 3 if args.short else 60
+    run.proxy.cut()
+    reached = run.step("ben")
+    time.sleep(seconds)
+    check(run.step("anna") > reached, "the others did not go on without ben")
+    run.proxy.cut(False)
+    return run, before, f"ben cut off for {seconds} s"
+
+
+def connections_break(lab, args, name):
+    run, before = begin_with_proxy(lab, name, p_break=0.05, seed=args.seed)
+    run.finish()
+    check(run.proxy.n_broken > 0, "no connection broke")
+    return run, before, f"5 % of transfers broken off, {run.proxy.n_broken} in all"
+
+
+def packets_are_lost(lab, args, name):
+    run = Run(lab, name, "star", steps=STEPS, address="10.9.0.1:7077")
+    with home_lines(lab, run, loss=5) as options:
+        run.start_hub(*options)
+        run.begin(*options)
+        run.wait_step("ben", 5)
+        before = run.commits()
+        digest = run.finish()
+        keep(run, before)
+    return None, before, f"5 % of packets lost on every line; same bits {digest[:12]}"
+
+
+def messages_are_forged(lab, args, name):
+    """A stranger writes into the folder while ben stands still: nothing of his is taken, ben's is."""
+    run, before = begin(lab, name, "folder", at=5)
+    messages, chance = run.store() / "message", random.Random(args.seed)
+    for kind in ("forged", "truncated", "replayed", "swapped", "duplicated"):
+        run.processes["ben"].send_signal(signal.SIGSTOP)
+        n_named, newest = run.said("anna").count("refused message of ben"), len(run.commits()) - 1
+        latest = max(messages.glob("*/ben/*"))
+        genuine, cleos = latest.read_bytes(), max(messages.glob("*/cleo/*")).read_bytes()
+        value = {"forged": chance.randbytes(len(genuine)), "truncated": genuine[:len(genuine) // 2],
+                 "replayed": genuine, "swapped": cleos, "duplicated": genuine}[kind]
+        if kind == "duplicated":  # harmless, and nobody's business
+            put_aside(run, latest, value)
+        else:
+            for index in range(newest + 1, newest + 4):
+                put_aside(run, messages / f"{index:012}" / "ben" / f"{1:012}", value)
+            until(lambda: run.said("anna").count("refused message of ben") > n_named, 60, f"a {kind} message is refused")
+        run.processes["ben"].send_signal(signal.SIGCONT)
+        run.wait_step("ben", run.step("ben") + 4)
+    n = run.said("anna").count("refused message of ben")
+    return run, before, f"messages forged, truncated, replayed, swapped, duplicated; {n} refusals named"
+
+
+def put_aside(run, target, value):
+    """Writes a value as a store does: aside, then renamed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    (run.folder / "aside").write_bytes(value)
+    (run.folder / "aside").rename(target)
+
+
+def key_is_wrong(lab, args, name):
+    run, before = begin(lab, name, at=2)
+    other = run.folder / "other.txt"
+    subprocess.run([lab.bin / "hub", "--new", "--nodes", other, "--name", "hub", "--address", f"127.0.0.1:{run.port}"],
+                   check=True, stdout=subprocess.DEVNULL)
+    run.start("eve", "--nodes", other)
+    until(lambda: "handshake" in run.said("hub").lower(), 60, "the hub names who has no key")
+    run.kill("eve") if not run.ended("eve") else None
+    return run, before, "a host with another key: named by the hub, nothing else"
+
+
+def model_is_another(lab, args, name):
+    run, before = begin(lab, name, at=2)
+    run.kill("cleo")
+    shutil.rmtree(run.folder / "cleo" / "run")
+    run.start("cleo", "-m", lab.new_model("other.gguf", "--seed", "7"))
+    until(lambda: run.ended("cleo"), 120, "cleo is refused")
+    check(run.processes["cleo"].returncode == 1 and "model-digest" in run.said("cleo"), "another model was not refused")
+    run.start("cleo")
+    return run, before, "another model: refused by name, then the right one joins"
+
+
+def clock_is_wrong(lab, args, name):
+    shim = lab.work / "clock.so"
+    code = """#define _GNU_SOURCE
+    #include <sys/syscall.h>
+    #include <time.h>
+    #include <unistd.h>
+    int clock_gettime(clockid_t id, struct timespec * t) {
+        int failed = syscall(SYS_clock_gettime, id, t);
+        t->tv_sec += id == CLOCK_REALTIME ? 3 * 86400 : 0;
+        return failed;
+    }
+    time_t time(time_t * out) {
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        if (out) *out = t.tv_sec;
+        return t.tv_sec;
+    }
+    """
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", shim], input=code.encode(), check=True)
+    run = Run(lab, name, "star", steps=STEPS)
+    run.env["cleo"] = {"LD_PRELOAD": str(shim)}
+    run.begin()
+    run.wait_step("cleo", 10)
+    return run, run.commits(), "cleo's clock is three days ahead"
+
+
+def disk_is_full(lab, args, name):
+    check(os.getuid() == 0, "a disk of its own needs root; run it as root")
+    run = Run(lab, name, "star", steps=STEPS)
+    (run.folder / "store").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", run.folder / "store"], check=True)
+    try:
+        run.begin()
+        run.wait_step("ben", 5)
+        before, filler = run.commits(), run.folder / "store" / "=filler"
+        with filler.open("wb", buffering=0) as out:
+            try:
+                while out.write(bytes(4096)):
+                    pass
+            except OSError:
+                pass
+        until(lambda: "No space left" in run.said("hub"), 60, "the hub names the full disk")
+        reached = run.step("anna")
+        time.sleep(1)
+        filler.unlink()
+        digest = run.finish()
+        check(run.step("anna") > reached, "the run did not go on")
+        keep(run, before)
+        return None, before, f"the hub's disk was full at step {reached}; same bits {digest[:12]}"
+    finally:
+        run.stop()
+        subprocess.run(["umount", run.folder / "store"], check=True)
+
+
+def keep(run, before):
+    after = run.commits()
+    check(all(after.get(name) == value for name, value in before.items()), "a committed round was lost")
+    return len(after)
+
+
+FAULTS = {f.__name__: f for f in (hosts_are_killed, hub_is_killed, network_is_cut, connections_break, packets_are_lost,
+                                  messages_are_forged, key_is_wrong, model_is_another, clock_is_wrong, disk_is_full)}
+SHORT = ("hosts_are_killed", "hub_is_killed", "network_is_cut", "messages_are_forged", "key_is_wrong", "disk_is_full")
+
+
+def play(lab, args, name):
+    begin_time = time.monotonic()
+    try:
+        run, before, words = FAULTS[name](lab, args, name)
+        if run:
+            digest = run.finish()
+            words += f"; {len(before)} of {keep(run, before)} commits before it, same bits {digest[:12]}"
+        good = True
+    except Failed as failed:
+        good, words = False, f"FAILED: {failed}"
+    finally:
+        for other in [r for r in lab.runs if r.folder.name == name]:
+            other.stop()
+    print(f"{name:<20} {time.monotonic() - begin_time:5.1f} s  {words}", flush=True)
+    return good
+
+
+def main():
+    args = argparse.ArgumentParser()
+    args.add_argument("bin")
+    args.add_argument("work")
+    args.add_argument("--short", action="store_true")
+    args.add_argument("--jobs", type=int, default=4)
+    args.add_argument("--seed", type=int, default=1)
+    args.add_argument("--only", default="", help="rows whose name holds this")
+    args = args.parse_args()
+    names = [name for name in (SHORT if args.short else FAULTS) if args.only in name]
+    lab = Lab(args.bin, args.work + "/campaign")
+    with ThreadPoolExecutor(args.jobs) as pool:
+        good = list(pool.map(lambda name: play(lab, args, name), names))
+    print(f"campaign: {sum(good)} of {len(names)} faults survived")
+    sys.exit(0 if good and all(good) else 1)
+
+
+main()

@@ -1,0 +1,60 @@
+"""tcp_proxy — a bad line in front of a server: passes bytes on, breaks connections, or is cut off."""
+
+import random
+import socket
+import threading
+
+
+class Proxy:
+    def __init__(self, target_port, p_break=0.0, seed=1):
+        self.target, self.p_break, self.chance = target_port, p_break, random.Random(seed)
+        self.is_cut, self.n_broken, self.open = False, 0, set()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+                server = None if self.is_cut else socket.create_connection(("127.0.0.1", self.target), 5)
+            except OSError:
+                if self.listener.fileno() < 0:
+                    return
+                server = None
+            if server is None:
+                client.close()
+                continue
+            self.open |= {client, server}
+            for a, b in ((client, server), (server, client)):
+                threading.Thread(target=self.pass_on, args=(a, b), daemon=True).start()
+
+    def pass_on(self, source, sink):
+        try:
+            while data := source.recv(16384):
+                if self.chance.random() < self.p_break:
+                    self.n_broken += 1
+                    break
+                sink.sendall(data)
+        except OSError:
+            pass
+        for end in (source, sink):
+            self.open.discard(end)
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            end.close()
+
+    def cut(self, is_cut=True):
+        """From now on nothing passes, in either direction."""
+        self.is_cut = is_cut
+        for end in list(self.open) if is_cut else ():
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self):
+        self.listener.close()
+        self.cut()
