@@ -1,6 +1,6 @@
 // Any text: parse_hosts and parse_invite refuse with a message, or what they read is written and
 // read again as the same.
-// SOURCES: comm/hosts.cpp comm/frame.cpp comm/seal.cpp ggml-train/base.cpp
+// SOURCES: comm/hosts.cpp comm/invite.cpp comm/frame.cpp comm/seal.cpp ggml-train/base.cpp
 // LIBS: -lsodium -lcrypto
 #include "comm/hosts.h"
 

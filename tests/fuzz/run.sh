@@ -1,32 +1,59 @@
 #!/usr/bin/env bash
-# Builds the fuzzers with clang and runs each for GT_FUZZ_SECONDS (default 60). Finds nothing: exit 0.
-#   tests/fuzz/run.sh [folder for binaries and corpora]
+# Builds the fuzzers with clang and runs them for GT_FUZZ_SECONDS (default 60) in all. Finds nothing: exit 0.
+#   tests/fuzz/run.sh [folder for binaries and corpora [NAME...]]      NAME: codec, commit, frame, hosts, sealed
+# A fuzzer says in its head what it is made of: SOURCES (default: optim/) and LIBS.
 set -euo pipefail
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 out=${1:-$source_dir/build/fuzz}
+shift || true
+names=("$@")
+[[ ${#names[@]} -gt 0 ]] || names=(codec commit frame hosts sealed)
 clang=${CLANGXX:-$(command -v clang++ || command -v clang++-14 || true)}
 if [[ -z $clang ]]; then
     echo "no clang++: sudo apt-get install clang libclang-rt-14-dev"
     exit 77  # skipped
 fi
-mkdir -p "$out/objects" "$out/corpus-codec"
+mkdir -p "$out/objects"
 flags="-std=c++20 -O1 -g1 -march=x86-64-v3 -fsanitize=fuzzer-no-link,address,undefined
        -fno-sanitize-recover=all -ffp-contract=off -Wno-psabi -DGT_VERSION=\"fuzz\" -I$source_dir"
+cd "$source_dir"
+
+said() { sed -n "s|^// $1: ||p" "tests/fuzz/fuzz-$2.cpp"; }
+
+sources_of() {
+    local listed
+    listed=$(said SOURCES "$1")
+    if [[ -n $listed ]]; then
+        tr ' ' '\n' <<<"$listed"
+    else
+        ls optim/*.cpp ggml-train/base.cpp | grep -v -e demo-graph -e demo-plan
+    fi
+    echo "tests/fuzz/fuzz-$1.cpp"
+}
 
 # one object per source, again only if a source or header is newer
-newest=$(ls -t "$source_dir"/optim/* "$source_dir"/ggml-train/{base,exchange,optimizer}* | head -1)
+object_of() { echo "$out/objects/$(tr / - <<<"${1%.cpp}").o"; }
+newest=$(ls -t optim/* comm/* ggml-train/{base,exchange,optimizer}* | head -1)
 compile() {
-    object=$out/objects/$(basename "$1" .cpp).o
+    local object
+    object=$(object_of "$1")
     if [[ ! $object -nt $newest || ! $object -nt $1 ]]; then
         # shellcheck disable=SC2086
         "$clang" $flags -c "$1" -o "$object"
     fi
 }
-export -f compile
+export -f compile object_of
 export out clang flags newest
-ls "$source_dir"/optim/*.cpp "$source_dir"/ggml-train/base.cpp "$source_dir"/tests/fuzz/fuzz-codec.cpp |
-    grep -v -e demo-graph -e demo-plan | xargs -P "$(nproc)" -I{} bash -c 'compile {}'
-"$clang" -fsanitize=fuzzer,address,undefined "$out"/objects/*.o -lpthread -o "$out/fuzz-codec"
+for name in "${names[@]}"; do sources_of "$name"; done | sort -u | xargs -P "$(nproc)" -I{} bash -c 'compile {}'
 
-"$out/fuzz-codec" -max_total_time="${GT_FUZZ_SECONDS:-60}" -max_len=4096 -timeout=25 -rss_limit_mb=2048 \
-    -artifact_prefix="$out/" -print_final_stats=1 "$out/corpus-codec" 2>&1 | tail -20
+seconds=$((${GT_FUZZ_SECONDS:-60} / ${#names[@]}))
+for name in "${names[@]}"; do
+    mapfile -t objects < <(for file in $(sources_of "$name"); do object_of "$file"; done)
+    # shellcheck disable=SC2046
+    "$clang" -fsanitize=fuzzer,address,undefined "${objects[@]}" -lpthread $(said LIBS "$name") -o "$out/fuzz-$name"
+    mkdir -p "$out/corpus-$name"
+    "$out/fuzz-$name" -max_total_time="$seconds" -max_len=4096 -timeout=25 -rss_limit_mb=2048 \
+        -artifact_prefix="$out/" -print_final_stats=1 "$out/corpus-$name" >"$out/$name.log" 2>&1 ||
+        { tail -40 "$out/$name.log"; echo "fuzz-$name: FAILED"; exit 1; }
+    echo "fuzz-$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$name.log") inputs in $seconds s, nothing found"
+done
