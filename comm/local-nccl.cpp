@@ -41,8 +41,7 @@ public:
     LocalNccl(std::shared_ptr<NcclClique> clique, Rendezvous & meeting, int rank)
         : clique_(std::move(clique)), nccl_(clique_->nccl), meeting_(meeting), rank_(rank),
           host_(make_local_threads(meeting, rank)) {
-        const int device = clique_->devices[static_cast<size_t>(rank)];
-        nccl_.check(nccl_.cudaSetDevice(device), "cannot use the device");
+        use_device();
         constexpr unsigned kNonBlocking = 1;  // does not wait for the legacy default stream
         nccl_.check(nccl_.cudaStreamCreateWithFlags(&stream_, kNonBlocking), "no stream");
         meeting_.arrive(rank_, {"NCCL's start"});
@@ -64,6 +63,7 @@ public:
         std::span<const float> full, std::span<const int64_t> offsets, std::span<float> shard
     ) override {
         check_slices(*this, offsets, full.size(), shard.size());
+        use_device();
         meeting_.arrive(rank_, {"reduce_scatter", digest_offsets(offsets)});
         if (equal(offsets)) {
             nccl_.check(
@@ -87,6 +87,7 @@ public:
         std::span<const float> shard, std::span<const int64_t> offsets, std::span<float> full
     ) override {
         check_slices(*this, offsets, full.size(), shard.size());
+        use_device();
         meeting_.arrive(rank_, {"all_gather", digest_offsets(offsets)});
         if (equal(offsets)) {
             nccl_.check(
@@ -110,6 +111,12 @@ public:
     void barrier() override { host_->barrier(); }
 
 private:
+    // The device belongs to the thread, and a rank may call from a thread of its own.
+    void use_device() {
+        const int device = clique_->devices[static_cast<size_t>(rank_)];
+        nccl_.check(nccl_.cudaSetDevice(device), "cannot use the device");
+    }
+
     static bool equal(std::span<const int64_t> offsets) {
         for (size_t r = 2; r < offsets.size(); ++r) {
             if (offsets[r] - offsets[r - 1] != offsets[1]) {

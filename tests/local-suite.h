@@ -136,6 +136,27 @@ inline void check_order(const Run & run) {
     CHECK(n_wrong == 0);
 }
 
+// A rank may call from another thread, as long as its own waits or computes.
+inline void check_other_threads(const Run & run) {
+    std::atomic<int> n_wrong{0};
+    run(2,
+        [&](LocalGroup & ranks) {
+            const std::vector<int64_t> offsets{0, 3, 8};
+            std::vector<float>         full = values(ranks.rank(), 8);
+            std::vector<float>         shard(ranks.rank() == 0 ? 3 : 5);
+            std::thread                other([&] {
+                ranks.reduce_scatter(full, offsets, shard);
+                ranks.all_gather(shard, offsets, full);
+            });
+            other.join();
+            for (size_t i = 0; i < full.size(); ++i) {
+                n_wrong += full[i] != sum(2, i);
+            }
+        },
+        {});
+    CHECK(n_wrong == 0);
+}
+
 inline void work_forever(LocalGroup & ranks) {
     const auto           n = static_cast<size_t>(ranks.size());
     std::vector<int64_t> offsets(n + 1);

@@ -53,6 +53,9 @@ TEST_CASE("threads_sum_and_share_any_slices", "[local]") {
 TEST_CASE("threads_keep_calls_in_order", "[local]") {
     suite::check_order(run_threads);
 }
+TEST_CASE("threads_take_calls_from_other_threads", "[local]") {
+    suite::check_other_threads(run_threads);
+}
 TEST_CASE("threads_end_together_when_a_rank_fails", "[local]") {
     suite::check_failures(run_threads);
 }
@@ -62,6 +65,9 @@ TEST_CASE("nccl_sums_and_shares_any_slices", "[local][nccl]") {
 }
 TEST_CASE("nccl_keeps_calls_in_order", "[local][nccl]") {
     suite::check_order(run_nccl);
+}
+TEST_CASE("nccl_takes_calls_from_other_threads", "[local][nccl]") {
+    suite::check_other_threads(run_nccl);
 }
 TEST_CASE("nccl_ends_together_when_a_rank_fails", "[local][nccl]") {
     suite::check_failures(run_nccl);
