@@ -117,7 +117,8 @@ public:
         }
     }
 
-    bool cut() const override { return cut_; }
+    bool   cut() const override { return cut_; }
+    size_t bytes() const override { return weights_.size_bytes() + grads_.size_bytes(); }
 
     void reduce_grads() override {
         if (ranks_.size() > 1) {

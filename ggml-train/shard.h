@@ -46,6 +46,9 @@ public:
     // Whether ranks own different rows (or all own everything).
     virtual bool cut() const = 0;
 
+    // Of the memory for weights and gradients that this rank keeps.
+    virtual size_t bytes() const = 0;
+
     // Collective. After the last micro-batch: the views' gradients become the sum over all ranks.
     virtual void reduce_grads() = 0;
 

@@ -32,9 +32,10 @@ public:
         const CutRows &                cut_rows
     );
 
-    bool cut() const override { return true; }
-    void reduce_grads() override;
-    void share_weights() override;
+    bool   cut() const override { return true; }
+    size_t bytes() const override { return ggml_backend_buffer_get_size(shard_buffer_.get()); }
+    void   reduce_grads() override;
+    void   share_weights() override;
 
     int n_blocks() const { return static_cast<int>(stages_.size()) - 2; }
     int place(int block) const { return block % n_places_; }  // in the window

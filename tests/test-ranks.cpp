@@ -111,8 +111,8 @@ struct Trained {
 std::vector<float> joined(const HostTensor & tensor) {
     std::vector<float> all;
     for (const HostTensor::Piece & piece : tensor.pieces) {
-        const auto values = piece.view().values();
-        all.insert(all.end(), values.begin(), values.end());
+        const HostView view = piece.view();
+        all.insert(all.end(), view.values().begin(), view.values().end());
     }
     return all;
 }
@@ -197,8 +197,8 @@ TEST_CASE("equal_gradients_make_equal_messages_states_and_weights_on_any_number_
                     f.ranks              = n_ranks;
                     f.shard              = shard;
                     const Trained shared = train(config, f, 4);
-                    CHECK(shared.messages == alone.messages);
-                    CHECK(shared.weights == alone.weights);
+                    CHECK((shared.messages == alone.messages));
+                    CHECK((shared.weights == alone.weights));
                     CHECK(shared.digests == alone.digests);
                     CHECK(shared.norms == alone.norms);
                 }
@@ -217,9 +217,119 @@ TEST_CASE("a_streamed_step_on_one_rank_has_the_bits_of_a_whole_one") {
                 const Trained whole = train(small(arch, n_layer), f, 2);
                 f.shard             = "full";
                 const Trained parts = train(small(arch, n_layer), f, 2);
-                CHECK(parts.weights == whole.weights);
+                CHECK((parts.weights == whole.weights));
                 CHECK(parts.losses == whole.losses);
             }
         }
     }
+}
+
+// --- memory ----------------------------------------------------------------------------------------
+
+static ModelConfig wide() {
+    ModelConfig config = small("gpt2", 12);
+    config.n_embd      = 64;
+    config.n_ff        = 256;
+    return config;
+}
+
+TEST_CASE("streamed_ranks_divide_weights_gradients_and_state_between_them") {
+    const ModelConfig config = wide();
+    const TrainTask   task   = some_task(config, 4);
+    double            alone  = 0.0;
+    for (const int n_ranks : {1, 2, 3, 4}) {
+        TrainFlags f  = some_flags(n_ranks, "full", 4, 1);
+        f.optim.chunk = "16x16";
+        Recorder peers;
+        run_ranks(n_ranks, [&](LocalGroup & ranks) {
+            const TrainRank  rank(f, task, ranks, peers);
+            const RankMemory memory = rank.memory();
+            on_first(ranks, [&] {
+                const auto bytes = static_cast<double>(memory.weights + memory.state);
+                alone            = n_ranks == 1 ? bytes : alone;
+                INFO(n_ranks << " ranks: " << bytes << " of " << alone);
+                CHECK(bytes < 1.1 * alone / n_ranks);
+            });
+        });
+    }
+    CHECK(alone >= 16.0 * static_cast<double>(n_params(config)));  // two of them, and two moments
+}
+
+TEST_CASE("a_model_beyond_the_memory_of_a_rank_trains_when_ranks_stream_it") {
+    const ModelConfig config = wide();
+    TrainFlags        f      = some_flags(4, "full", 4, 1);
+    f.optim.chunk            = "16x16";
+    f.device                 = "fake:1:4";  // each rank has one of 4 MB
+    REQUIRE(16 * n_params(config) > 2 * (4 << 20));
+    const Trained under = train(config, f, 2);
+
+    f.device           = "cpu";
+    f.portable         = true;
+    const Trained free = train(config, f, 2);
+    CHECK(under.losses == free.losses);
+    CHECK(under.norms == free.norms);
+    CHECK(farthest(under, free) == 0.0);
+
+    f.device = "fake:1:4";
+    f.shard  = "optimizer";
+    try {
+        train(config, f, 1);
+        FAIL("it fits, so nothing is proven");
+    } catch (const Error & error) {
+        INFO(error.what());
+        CHECK(std::string(error.what()).find("out of memory") != std::string::npos);
+        CHECK(std::string(error.what()).find("--shard full") != std::string::npos);
+    }
+}
+
+// --- failures --------------------------------------------------------------------------------------
+
+TEST_CASE("a_rank_that_fails_in_a_run_ends_all_with_one_message") {
+    const ModelConfig config = small("gpt2");
+    const TrainTask   task   = some_task(config, 4);
+    for (const char * shard : {"none", "optimizer", "full"}) {
+        for (const bool thread_ends : {false, true}) {
+            INFO(shard << (thread_ends ? ", its thread ends" : ", it throws"));
+            const TrainFlags f     = some_flags(3, shard, 4, 1);
+            const auto       start = std::chrono::steady_clock::now();
+            Recorder         peers;
+            std::string      message;
+            try {
+                run_ranks(3, [&](LocalGroup & ranks) {
+                    TrainRank rank(f, task, ranks, peers);
+                    rank.trainer().join({}, true);
+                    for (int step = 0;; ++step) {
+                        if (ranks.rank() == 1 && step == 2) {
+                            thread_ends ? pthread_exit(nullptr) : throw Error("the device is gone");
+                        }
+                        rank.trainer().train();
+                    }
+                });
+            } catch (const Error & error) {
+                message = error.what();
+            }
+            CHECK(message.find(thread_ends ? "rank 1 ended" : "rank 1: the device is gone") == 0);
+            CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+        }
+    }
+}
+
+TEST_CASE("memory_that_runs_out_on_one_rank_ends_all_with_one_message") {
+    const ModelConfig config = small("gpt2");
+    const TrainTask   task   = some_task(config, 4);
+    Recorder          peers;
+    std::string       message;
+    try {
+        run_ranks(3, [&](LocalGroup & ranks) {
+            TrainFlags f = some_flags(3, "optimizer", 4, 1);
+            f.device     = ranks.rank() == 2 ? "fake:1:1" : "fake:1";  // one has 1 MB
+            f.micro      = 64;
+            TrainRank rank(f, task, ranks, peers);
+            rank.trainer().join({}, true);
+        });
+    } catch (const Error & error) {
+        message = error.what();
+    }
+    INFO(message);
+    CHECK(message.find("rank 2: out of memory") == 0);
 }

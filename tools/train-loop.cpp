@@ -189,10 +189,13 @@ private:
             "data     %s %s per step, %lld steps\n", count_text(count).c_str(), task_.unit,
             static_cast<long long>(f_.steps)
         );
+        const RankMemory memory = rank_.memory();
+        const auto       mb     = [](size_t bytes) { return static_cast<double>(bytes) / 1e6; };
         std::printf(
-            "memory   weights and gradients %.0f MB, activations %.0f MB\n",
-            8e-6 * static_cast<double>(n_params(config)),
-            static_cast<double>(rank_.graph().activation_bytes()) / 1e6
+            "memory   %sweights and gradients %.0f MB, optimizer %.0f MB, %sactivations %.0f MB\n",
+            ranks_.size() > 1 ? "of each rank: " : "", mb(memory.weights), mb(memory.state),
+            memory.window ? format("passing blocks %.0f MB, ", mb(memory.window)).c_str() : "",
+            mb(memory.activations)
         );
         std::printf(
             "compute  %s, %d threads, %s%s\n", f_.device.c_str(), f_.threads,

@@ -102,6 +102,20 @@ void TrainRank::make_graphs(const TrainFlags & f, const TrainTask & task) {
     eval_                         = make_graph(options);
 }
 
+RankMemory TrainRank::memory() const {
+    RankMemory memory{
+        .weights     = shards_->bytes(),
+        .activations = graph_->activation_bytes() + eval_->activation_bytes()};
+    for (const StateTensor & tensor : optimizer_->state().tensors) {
+        memory.state += tensor.values.size_bytes();
+    }
+    if (stream_) {
+        const Weights & window = model_->weights();
+        memory.window = window.flat_weights().size_bytes() + window.flat_grads().size_bytes();
+    }
+    return memory;
+}
+
 // Each rank squares the rows it owns; the order of the sum depends on the model alone.
 double TrainRank::host_grad_norm() {
     std::vector<double> parts(static_cast<size_t>(grad_norm_parts(optim_, shards_->views())));

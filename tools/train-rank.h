@@ -10,6 +10,14 @@
 
 namespace gt {
 
+// Bytes that a rank keeps.
+struct RankMemory {
+    size_t weights     = 0;  // and gradients
+    size_t state       = 0;  // of the optimizer
+    size_t window      = 0;  // streamed: what passes by, and its gradients
+    size_t activations = 0;
+};
+
 class TrainRank {
 public:
     // Collective. Takes the weights of task.model, which must stay until all ranks are made.
@@ -23,6 +31,8 @@ public:
 
     // Of the whole host: memory of all ranks, to be touched by rank 0 alone (on_first).
     HostState & state() { return state_; }
+
+    RankMemory memory() const;
 
     // The views' weights have been changed from outside, on all ranks. Collective.
     void share_weights() { shards_->share_weights(); }

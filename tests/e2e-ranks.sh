@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Ranks as a person uses them: hosts with different numbers of them train together, a run goes on
+# with another number, and what goes wrong is one line.   usage: e2e-ranks.sh BIN_DIR WORK_DIR
+set -euo pipefail
+source "$(dirname "$0")/e2e.inc.sh" e2e-ranks "$1" "$2"
+tiny gpt2 s.gguf --layers 3
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+
+# two hosts, one of them with three ranks, whole or streamed: the same bits
+port=$((20000 + $$ % 20000))
+for shard in optimizer full; do
+    mkdir -p $shard/anna $shard/ben
+    "$bin/hub" --new --nodes $shard/hosts.txt --name anna --address "127.0.0.1:$((++port))" >/dev/null
+    echo "ben -" >>$shard/hosts.txt
+    for host in "anna --ranks 1 --batch 6 --steps 12 --min-hosts 2" "ben --ranks 3 --shard $shard"; do
+        set -- $host
+        me=$1
+        shift
+        (cd $shard/$me && exec "$bin/train-gpt" -m ../../s.gguf --data ../../text.txt --nodes ../hosts.txt --name "$me" \
+            --threads 1 --sample-tokens 8 --out run --export x.gguf "$@" >out.txt 2>&1) &
+        until grep -q "^run " $shard/$me/out.txt 2>/dev/null || ! kill -0 $! 2>/dev/null; do
+            sleep 0.02
+        done
+    done
+    wait %1 && wait %2 || { tail -n 5 $shard/*/out.txt; fail "$shard: a host failed"; }
+    cmp $shard/anna/x.gguf $shard/ben/x.gguf || fail "$shard: one rank and three differ"
+    echo "1 and 3 ranks, $shard: same bits"
+done
+
+# a run goes on with another number of ranks, from any checkpoint; batch 1: one rank computes, so that
+# the whole run must have the same bits
+run() { train -m s.gguf --data text.txt --batch 1 --steps 12 --save-every 6 "$@"; }
+expect 0 "trained model" run --out a --export a.gguf
+expect 0 "memory   of each rank: weights and gradients" run --out b --export b.gguf --ranks 3 --shard full
+grep -q "passing blocks" out.txt || fail "the memory of streamed mode is not told"
+cmp a.gguf b.gguf || fail "three ranks train differently"
+for go in "a --ranks 2 --shard full" "a --ranks 3 --shard optimizer" "b --ranks 1" "b --ranks 2 --shard none"; do
+    set -- $go
+    rm -rf c && mkdir c && cp $1/checkpoint-0000000006.gguf c/
+    shift
+    expect 0 "going on after step 6" run --out c --export c.gguf "$@"
+    cmp a.gguf c.gguf || fail "from $go: went on differently"
+done
+echo "checkpoints: of any number of ranks, for any number"
+
+# one line, soon
+expect 2 "--ranks 0: it must be at least 1" run --out d --ranks 0
+expect 1 "out of memory" timeout 20 "$bin/train-gpt" -m s.gguf --data text.txt --out d --steps 2 --threads 1 --batch 64 --ranks 2 --device fake:1:1
+[ "$(grep -c "out of memory" out.txt)" = 1 ] || { cat out.txt; fail "out of memory: not one message"; }
+echo "e2e-ranks: passed"
