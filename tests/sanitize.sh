@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Hub, stores, rounds and ranks under a sanitizer; finds nothing: exit 0.
+#   tests/sanitize.sh thread|address [CMAKE_OPTION...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+case ${1:-} in
+    thread) sanitizers=thread folder=build-tsan ;;
+    address) sanitizers=address,undefined folder=build-asan ;;
+    *) sed -n '2,3p' "$0" >&2; exit 2 ;;
+esac
+shift
+tests=(local-tests store-tests rounds-tests net-rounds-tests hub-tests hub-process-tests)
+source tools/setup.sh
+gt_configure "$folder" -DCMAKE_BUILD_TYPE=Release "-DGT_SANITIZE=$sanitizers" "$@"
+cmake --build "$folder" --target "${tests[@]}"
+for test in "${tests[@]}"; do
+    say "$test under $sanitizers"
+    "$folder/bin/$test"
+done
