@@ -61,6 +61,21 @@ grep -q "images/s" out.txt || fail "no speed in the line"
 accuracy=$(grep -o '"accuracy":[0-9.e-]*' a/metrics.jsonl | tail -1 | cut -d: -f2)
 python3 -c "import sys; sys.exit(not $accuracy > 0.7)" || fail "accuracy $accuracy"
 
+# ranks share the steps, whole or streamed: the same losses but for rounding, and the same validation
+few="--steps 6 --batch 12 --lr 3e-3 --eval-every 3 --threads 1 --mixup 0.2 --stochastic-depth 0.3"
+expect 0 "trained model" "$bin/train-vit" -m vit.gguf --data idx $few --out one --export one.gguf
+for shard in optimizer full; do
+    expect 0 "worst mistakes" "$bin/train-vit" -m vit.gguf --data idx $few --ranks 3 --shard $shard --out $shard --export ranks.gguf
+    python3 -c "
+import json
+a, b = ([json.loads(line) for line in open(f + '/metrics.jsonl')] for f in ('one', '$shard'))
+assert len(a) == len(b) >= 8, (len(a), len(b))
+for x, y in zip(a, b):
+    for key in 'loss', 'val_loss':
+        assert abs(x.get(key, 0) - y.get(key, 0)) < 1e-4, (x, y)
+" || fail "three ranks ($shard) learn something else"
+done
+
 # classify counts the same answers as right, whatever is computed at once
 for batch in 32 64 7; do
     "$bin/classify" -m a.gguf idx --json --batch $batch --threads 2 >report.json

@@ -88,7 +88,9 @@ Score PictureTask::evaluate(StepRunner & logits, bool last) {
             .n_threads = std::max(1, f_.threads / 2)};
         val_ = std::make_unique<ImageLoader>(*data_, options);
     }
-    const Evaluation result = evaluate_pictures(logits, *val_, last ? 0 : f_.eval_batches);
+    const int64_t    B         = logits.options().B;
+    const int64_t    n_batches = last ? 0 : (f_.eval_batches * f_.batch + B - 1) / B;
+    const Evaluation result    = evaluate_pictures(logits, *val_, n_batches);
     if (last) {  // all of the validation set, and its worst mistakes for people
         write_mistakes(mistakes(), *data_, result);
     }
