@@ -48,16 +48,23 @@ static void rule_sqr(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     a.add(x, ggml_scale(a.ctx(), ggml_mul(a.ctx(), g, a.value(x)), 2.0f));
 }
 
-// y [M, N] = w [K, M] * x [K, N], with w broadcast over the batch dimensions of x.
+// x transposed, contiguous, in a type.
+static ggml_tensor * transposed(Autograd & a, ggml_tensor * x, ggml_type type) {
+    ggml_tensor * xt = ggml_transpose(a.ctx(), x);
+    return type == x->type ? ggml_cont(a.ctx(), xt) : ggml_cast(a.ctx(), xt, type);
+}
+
+// y [M, N] = w [K, M] * x [K, N], with w broadcast over the batch dimensions of x. Where w is a copy
+// in another type than F32 (Ops::factor), both gradients are computed in that type.
 static void rule_mul_mat(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     ggml_context * ctx = a.ctx();
     ggml_tensor *  w   = y->src[0];
     ggml_tensor *  x   = y->src[1];
     g                  = contiguous(a, g);
     if (a.needs(w)) {
-        ggml_tensor * xt = ggml_cont(ctx, ggml_transpose(ctx, a.value(x)));  // [N, K]
-        ggml_tensor * gt = ggml_cont(ctx, ggml_transpose(ctx, g));           // [N, M]
-        ggml_tensor * dw = ggml_mul_mat(ctx, xt, gt);                        // [K, M], batches of x
+        ggml_tensor * xt = transposed(a, a.value(x), w->type);      // [N, K]
+        ggml_tensor * gt = ggml_cont(ctx, ggml_transpose(ctx, g));  // [N, M]
+        ggml_tensor * dw = ggml_mul_mat(ctx, xt, gt);               // [K, M], batches of x
         if (!ggml_are_same_shape(dw, w)) {
             // neighbouring batches of x share one of w: sum over each such group
             GT_CHECK(dw->ne[3] == w->ne[3], "mul_mat broadcasts over the third dimension only");
@@ -69,7 +76,8 @@ static void rule_mul_mat(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
         a.add(w, dw);
     }
     if (a.needs(x)) {
-        a.add(x, ggml_mul_mat(ctx, ggml_cont(ctx, ggml_transpose(ctx, a.value(w))), g));
+        ggml_tensor * original = w->op == GGML_OP_CPY ? w->src[0] : w;
+        a.add(x, ggml_mul_mat(ctx, transposed(a, a.value(original), w->type), g));
     }
 }
 
@@ -225,6 +233,7 @@ Rule find_rule(const ggml_tensor * node) {
             return rule_mul_mat;
         case GGML_OP_RESHAPE:
             return rule_reshape;
+        case GGML_OP_CPY:
         case GGML_OP_CONT:
             return rule_cont;
         case GGML_OP_PERMUTE:

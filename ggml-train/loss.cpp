@@ -98,8 +98,8 @@ static void portable_chunk(
     };
     ggml_tensor * w      = real_rows(ctx, head.weight->weight, V);
     ggml_tensor * x      = ggml_cont(ctx, columns(ctx, head.x, begin, n));
-    ggml_tensor * mask   = columns(ctx, in.mask, begin, n);  // [1, n]
-    ggml_tensor * logits = ggml_mul_mat(ctx, w, x);          // [V, n]
+    ggml_tensor * mask   = columns(ctx, in.mask, begin, n);      // [1, n]
+    ggml_tensor * logits = ggml_mul_mat(ctx, ops.factor(w), x);  // [V, n]
     if (head.bias) {
         logits = ggml_add(ctx, logits, head.bias->weight);
     }
@@ -140,14 +140,14 @@ static void portable_chunk(
     g = mix ? ggml_add(ctx, g, mix) : g;
     if (head.weight->grad) {
         ggml_tensor * dw = ggml_mul_mat(
-            ctx, ggml_cont(ctx, ggml_transpose(ctx, x)), ggml_cont(ctx, ggml_transpose(ctx, g))
+            ctx, ops.factor(ggml_transpose(ctx, x)), ggml_cont(ctx, ggml_transpose(ctx, g))
         );
         emit(ggml_add_inplace(ctx, real_rows(ctx, head.weight->grad, V), dw));
     }
     if (head.bias && head.bias->grad) {
         emit(ggml_add_inplace(ctx, head.bias->grad, ggml_repeat_back(ctx, g, head.bias->grad)));
     }
-    ggml_tensor * back = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_transpose(ctx, w)), g);  // [C, n]
+    ggml_tensor * back = ggml_mul_mat(ctx, ops.factor(ggml_transpose(ctx, w)), g);  // [C, n]
     emit(ggml_cpy(ctx, back, columns(ctx, dx, begin, n)));
 }
 

@@ -16,6 +16,13 @@ ggml_tensor * Ops::leaf(int64_t ne0, int64_t ne1) {
     return ggml_new_tensor_2d(ctx_, GGML_TYPE_F32, ne0, ne1);
 }
 
+ggml_tensor * Ops::factor(ggml_tensor * x) {
+    if (compute_ != GGML_TYPE_F32) {
+        return keep(ggml_cast(ctx_, x, compute_));
+    }
+    return ggml_is_contiguous(x) ? x : ggml_cont(ctx_, x);
+}
+
 ggml_tensor * Ops::linear(
     ggml_tensor *                      x,
     const std::vector<ggml_tensor *> & weights,
@@ -39,7 +46,7 @@ ggml_tensor * Ops::linear(
     }
     ggml_tensor * y = nullptr;
     for (size_t i = 0; i < weights.size(); ++i) {
-        ggml_tensor * part = ggml_mul_mat(ctx_, weights[i], x);  // [M_i, N]
+        ggml_tensor * part = ggml_mul_mat(ctx_, factor(weights[i]), x);  // [M_i, N]
         if (!biases.empty()) {
             part = ggml_add(ctx_, part, biases[i]);
         }

@@ -25,7 +25,10 @@ struct AttentionShape {
 
 class Ops {
 public:
-    Ops(ggml_context * ctx, Form form) : ctx_(ctx), form_(form) {}
+    // compute: the type in which products with weights are taken; F16 and BF16 in the portable form
+    // only. Weights stay F32: the graph makes copies.
+    Ops(ggml_context * ctx, Form form, ggml_type compute = GGML_TYPE_F32)
+        : ctx_(ctx), form_(form), compute_(compute) {}
 
     ggml_context * ctx() const { return ctx_; }
     Form           form() const { return form_; }
@@ -58,6 +61,9 @@ public:
     // images [W, H, channels, B], kernel [P, P, channels, C] -> [C, patches * B].
     ggml_tensor * patch_embedding(ggml_tensor * images, ggml_tensor * kernel, ggml_tensor * bias);
 
+    // An F32 tensor as the first factor of a product with weights: contiguous, in the compute type.
+    ggml_tensor * factor(ggml_tensor * x);
+
     // Marks a tensor that the reverse pass finds in memory even when all else is recomputed.
     ggml_tensor * keep(ggml_tensor * x) {
         kept_.insert(x);
@@ -71,6 +77,7 @@ private:
 
     ggml_context *                          ctx_;
     Form                                    form_;
+    ggml_type                               compute_;
     std::unordered_set<const ggml_tensor *> kept_;
 };
 

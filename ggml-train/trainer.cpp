@@ -50,7 +50,9 @@ StepResult Trainer::train() {
     // gradient in, message out, on its way
     result.step = step_;
     result.lr   = source_.lr(step_);
-    Bytes part  = optimizer_.prepare(step_, result.lr, clip_scale(result.grad_norm, options_.clip));
+    Bytes part  = optimizer_.prepare(
+         step_, result.lr, clip_scale(result.grad_norm, options_.clip) / result.loss_scale
+     );
     result.n_sent = publish(std::move(part), result.n_samples);
     in_flight_.push_back(step_++);
 
@@ -68,27 +70,15 @@ static Batch blank(Batch batch) {
     return batch;
 }
 
-// Forward and backward; the gradients of all ranks' micro-batches add up to that of their mean.
+// F16 holds no small gradients: they are multiplied, as far as the large ones allow, each step anew.
 StepResult Trainer::gradient() {
     const auto batch =
         from_first(ranks_, [&] { return std::make_shared<const Batch>(source_.samples(step_)); });
-    const int64_t each    = graph_.options().B;
-    const int64_t n_micro = batch->n_samples / each;
-    GT_CHECK(n_micro * each == batch->n_samples, "a batch is a whole number of micro-batches");
-    const int64_t n_turns = (n_micro + ranks_.size() - 1) / ranks_.size();
-    const double  counted = static_cast<double>(n_labels(*batch));
-    double        mine    = 0.0;
-    for (int64_t turn = 0; turn < n_turns; ++turn) {
-        const int64_t i = ranks_.rank() * n_turns + turn;
-        const Batch   micro =
-            i < n_micro ? batch->part(i * each, (i + 1) * each) : blank(batch->part(0, each));
-        mine += graph_.run(micro, static_cast<float>(1.0 / counted), turn == 0);
+    float      scale  = options_.loss_scale;
+    StepResult result = gradient(*batch, scale);
+    while (scale > 1.0f && !std::isfinite(result.grad_norm)) {
+        result = gradient(*batch, scale /= 2.0f);
     }
-    shards_.reduce_grads();
-    const std::vector<double> losses = from_all(ranks_, mine);
-    const double              loss   = std::accumulate(losses.begin(), losses.end(), 0.0);
-    StepResult                result{
-                       .loss = loss / counted, .n_samples = batch->n_samples, .grad_norm = source_.grad_norm()};
     if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
         throw Error(format(
             "step %llu: the loss is %g, the gradient's norm %g; start over (--fresh) with a lower "
@@ -98,6 +88,30 @@ StepResult Trainer::gradient() {
         ));
     }
     return result;
+}
+
+// Forward and backward; the gradients of all ranks' micro-batches add up to that of their mean.
+StepResult Trainer::gradient(const Batch & batch, float loss_scale) {
+    const int64_t each    = graph_.options().B;
+    const int64_t n_micro = batch.n_samples / each;
+    GT_CHECK(n_micro * each == batch.n_samples, "a batch is a whole number of micro-batches");
+    const int64_t n_turns = (n_micro + ranks_.size() - 1) / ranks_.size();
+    const double  counted = static_cast<double>(n_labels(batch));
+    double        mine    = 0.0;
+    for (int64_t turn = 0; turn < n_turns; ++turn) {
+        const int64_t i = ranks_.rank() * n_turns + turn;
+        const Batch   micro =
+            i < n_micro ? batch.part(i * each, (i + 1) * each) : blank(batch.part(0, each));
+        mine += graph_.run(micro, static_cast<float>(loss_scale / counted), turn == 0);
+    }
+    shards_.reduce_grads();
+    const std::vector<double> losses = from_all(ranks_, mine);
+    const double              loss   = std::accumulate(losses.begin(), losses.end(), 0.0);
+    return {
+        .loss       = loss / counted,
+        .n_samples  = batch.n_samples,
+        .grad_norm  = source_.grad_norm() / loss_scale,
+        .loss_scale = loss_scale};
 }
 
 // Rank 0 assembles the host's message and sends it on its way. Returns its size.

@@ -15,6 +15,7 @@ struct TrainerOptions {
     float    clip    = 1.0f;  // largest norm of the gradient; 0: no limit
     uint64_t overlap = 0;     // 1: a round travels while the next gradient is computed
     uint64_t steps   = 0;     // the run ends there; 0: no end
+    float loss_scale = 1.0f;  // F16: gradients are computed times this, or less if that is too much
 };
 
 // What a step needs from outside. (Of all gradients the norm is taken in an order that no machine
@@ -27,16 +28,17 @@ struct StepSource {
 };
 
 struct StepResult {
-    uint64_t step      = 0;
-    double   loss      = 0.0;  // mean over the labels of this host's batch
-    int64_t  n_samples = 0;    // in it
-    double   grad_norm = 0.0;  // before clipping
-    float    lr        = 0.0f;
-    size_t   n_sent    = 0;     // bytes of our message
-    int      n_hosts   = 1;     // whose messages counted
-    int      n_missing = 0;     // members whose message did not
-    double   waited    = 0.0;   // seconds spent waiting for other hosts
-    bool     validate  = true;  // validation after this step is ours
+    uint64_t step       = 0;
+    double   loss       = 0.0;   // mean over the labels of this host's batch
+    int64_t  n_samples  = 0;     // in it
+    double   grad_norm  = 0.0;   // before clipping
+    float    loss_scale = 1.0f;  // by which the gradients are too large
+    float    lr         = 0.0f;
+    size_t   n_sent     = 0;     // bytes of our message
+    int      n_hosts    = 1;     // whose messages counted
+    int      n_missing  = 0;     // members whose message did not
+    double   waited     = 0.0;   // seconds spent waiting for other hosts
+    bool     validate   = true;  // validation after this step is ours
 };
 
 // All but the two short ones are collective: every rank of the host calls them.
@@ -69,6 +71,7 @@ public:
 
 private:
     StepResult gradient();
+    StepResult gradient(const Batch & batch, float loss_scale);
     size_t     publish(Bytes part, int64_t n_samples);
     void       collect(StepResult & result);
     void       finish(const Round & round, StepResult & result);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "comm/local.h"
+#include "ggml-train/device.h"
 
 namespace gt {
 
@@ -13,5 +14,8 @@ void run_devices(
 
 // An Error unless our kernels compute on this GPU what the CPU computes.
 void trust_gpu(int index);
+
+// Collective. An Error unless sums and slices of device memory come out right (NCCL's round trip).
+void check_ranks(LocalGroup & ranks, Device & device);
 
 }  // namespace gt

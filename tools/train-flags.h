@@ -24,7 +24,7 @@ struct TrainFlags {
 
     int64_t     eval_every = 0, eval_batches = 16, save_every = 0, keep = 3, log_every = 10;
     int         threads = 0, ranks = 1;
-    std::string device = "cpu", shard = "auto";
+    std::string device = "cpu", compute = "f32", shard = "auto";
     bool        portable = false, recompute = false, fresh = false;
     std::string export_to, export_type = "f32";
 
@@ -88,6 +88,10 @@ struct TrainFlags {
             "shard", shard, "what ranks divide between them", {"auto", "none", "optimizer", "full"}
         );
         visit("device", device, "where to compute: cpu, or GPUs, a rank each: cuda:0,cuda:1,...");
+        visit(
+            "compute", compute, "type of products with weights, on devices; weights stay F32",
+            {"f32", "bf16", "f16"}
+        );
         visit("portable", portable, "ggml's own ops only, no fused CPU kernels (slow)");
         visit("recompute", recompute, "keep only the inputs of the blocks: less memory, more time");
         visit("eval-every", eval_every, "steps between evaluations; 0: twenty in all");

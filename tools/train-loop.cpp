@@ -50,6 +50,13 @@ void check_start(const TrainFlags & f, const ModelFile & model) {
             );
         }
     }
+    if (f.compute != "f32" && f.device == "cpu" && !f.portable) {
+        throw Error(
+            "--compute " + f.compute +
+            ": the fused ops of the CPU are F32; add --portable, or use a "
+            "device"
+        );
+    }
     const std::filesystem::path folder = std::filesystem::path(f.export_to).parent_path();
     if (!folder.empty() && !std::filesystem::is_directory(folder)) {
         throw Error("--export " + f.export_to + ": there is no folder " + folder.string());

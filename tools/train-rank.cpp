@@ -1,6 +1,7 @@
 #include "tools/train-rank.h"
 
 #include "optim/codec.h"
+#include "tools/run-devices.h"
 
 #include <algorithm>
 
@@ -23,6 +24,9 @@ TrainRank::TrainRank(
     : ranks_(ranks), optim_(f.optim),
       backend_(device_of(f.device, ranks.rank()), rank_threads(f.threads, ranks)),
       workers_(rank_threads(f.threads, ranks)) {
+    if (backend_.device() && ranks_.size() > 1) {
+        check_ranks(ranks_, *backend_.device());
+    }
     make_shards(f, task.model.config);
     load_weights(task.model);
     optimizer_ = make_optimizer(optim_, shards_->views(), workers_);
@@ -37,9 +41,10 @@ TrainRank::TrainRank(
             .grad_norm = [this] { return host_grad_norm(); },
             .join      = join_messages},
         TrainerOptions{
-            .clip    = f.clip,
-            .overlap = f.optim.overlap ? 1u : 0u,
-            .steps   = static_cast<uint64_t>(f.steps)}
+            .clip       = f.clip,
+            .overlap    = f.optim.overlap ? 1u : 0u,
+            .steps      = static_cast<uint64_t>(f.steps),
+            .loss_scale = f.compute == "f16" ? 65536.0f : 1.0f}
     );
 }
 
@@ -91,6 +96,9 @@ void TrainRank::make_graphs(const TrainFlags & f, const TrainTask & task) {
         .image_size = task.model.config.image_size,
         .channels   = task.model.config.channels,
         .form       = f.portable || !backend_.is_host() ? Form::portable : Form::fused,
+        .compute    = f.compute == "bf16"  ? GGML_TYPE_BF16
+                      : f.compute == "f16" ? GGML_TYPE_F16
+                                           : GGML_TYPE_F32,
         .recompute  = f.recompute ? Recompute::all : Recompute::cheap,
         .smoothing  = f.smoothing,
         .mixup      = task.mixup,

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Training on devices without having one: emulated kernels, memory of their own and a stand-in for NCCL go
+# through the real trainer and end with the bits of the CPU; also together with a CPU host, resumed,
+# out of memory, in half precision.   usage: e2e-device.sh BIN_DIR WORK_DIR
+set -euo pipefail
+source "$(dirname "$0")/e2e.inc.sh" e2e-device "$1" "$2"
+tiny gpt2 s.gguf
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+demo="-m s.gguf --data text.txt --micro 2 --steps 3 --save-every 1 --replicator demo --rule sgd --chunk 32x32"
+
+# two devices over NCCL: losses and weights of two CPU ranks
+train $demo --ranks 2 --portable --out cpu --export cpu.gguf >out.txt 2>&1 || { cat out.txt; fail "CPU ranks failed"; }
+train $demo --device fake:2 --out fake --export fake.gguf >out.txt 2>&1 || { cat out.txt; fail "fake:2 failed"; }
+cmp cpu.gguf fake.gguf || fail "two devices end with other weights than two CPU ranks"
+diff <(losses cpu) <(losses fake) || fail "two devices have other losses than two CPU ranks"
+
+# the last step again, from the checkpoint before it: momentum and all
+rm fake/checkpoint-0000000003.gguf fake.gguf
+expect 0 "going on after step 2" train $demo --device fake:2 --out fake --export fake.gguf
+cmp cpu.gguf fake.gguf || fail "a resumed run on devices ends differently"
+
+# a host with a device and one without agree on every bit, or the run itself says that they don't
+mkdir anna ben
+"$bin/hub" --new --nodes hosts.txt --name anna --store "file://$work/store" >/dev/null
+echo "ben -" >>hosts.txt
+together="--data text.txt --nodes hosts.txt"
+train -m s.gguf $together --name anna --out anna/run --export anna/x.gguf --batch 4 --steps 2 --min-hosts 2 \
+    --replicator demo --rule sgd --chunk 32x32 >anna/out.txt 2>&1 &
+anna=$!
+until grep -q "^run " anna/out.txt 2>/dev/null || ! kill -0 $anna 2>/dev/null; do sleep 0.1; done
+"$bin/train-gpt" -m s.gguf $together --name ben --out ben/run --export ben/x.gguf --device fake --threads 1 \
+    --sample-tokens 8 >ben/out.txt 2>&1 || { tail -5 */out.txt; fail "the host with a device failed"; }
+wait $anna || { tail -5 */out.txt; fail "the host without one failed"; }
+cmp anna/x.gguf ben/x.gguf || fail "hosts with and without a device differ"
+
+# what has no kernels works on copies of what is on the device
+small="-m s.gguf --data text.txt --steps 10 --log-every 1"
+train $small --replicator diloco --every 5 --portable --out d-cpu --export d-cpu.gguf >/dev/null
+train $small --replicator diloco --every 5 --device fake --out d-fake --export d-fake.gguf >/dev/null
+cmp d-cpu.gguf d-fake.gguf || fail "diloco on a device ends with other weights than on the CPU"
+
+# weights shared out between the devices, block by block
+train $small --shard full --ranks 2 --portable --out s-cpu --export s-cpu.gguf >/dev/null
+train $small --shard full --device fake:2 --out s-fake --export s-fake.gguf >/dev/null
+cmp s-cpu.gguf s-fake.gguf || fail "weights shared by two devices end otherwise than by two CPU ranks"
+
+# half precision follows F32: every loss within 1 %
+train $small --device fake --out f32 --export h.gguf >/dev/null
+for type in bf16 f16; do
+    train $small --device fake --compute $type --out $type --export h.gguf >/dev/null
+    paste -d, f32/metrics.csv $type/metrics.csv | awk -F, -v n="$(head -1 f32/metrics.csv | tr , '\n' | grep -nx loss | cut -d: -f1)" '
+        NR > 1 && $n != "" { a = $n; b = $(NF / 2 + n); ++rows; if (a != b) ++differ; if (b < 0.99 * a || b > 1.01 * a) bad = 1 }
+        END { exit bad || rows < 10 || differ < 5 }' || fail "$type: losses do not follow F32, or are F32"
+done
+expect 1 "--compute bf16: the fused ops of the CPU are F32" train $small --compute bf16 --out no
+
+# trouble is one line
+expect 1 "out of memory" train $small --device fake:2:1 --out no
+expect 1 "--device cuda: " train $small --device cuda:0,cuda:1 --out no
+[ "$(wc -l <out.txt)" = 1 ] || { cat out.txt; fail "no GPU: more than one line"; }
+expect 1 "devices are cpu, cuda:0" train $small --device gpu --out no
+expect 1 "--ranks 3 with 2 devices" train $small --device fake:2 --ranks 3 --out no
+echo "e2e-device: devices end with the CPU's bits"
