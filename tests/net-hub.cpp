@@ -40,18 +40,21 @@ TEST_CASE("connections_are_kept", "[hub]") {
 }
 
 TEST_CASE("the_upload_cap_holds", "[hub]") {
-    const Scratch    folder;
-    const RunKeys    keys = keys_of('A');
-    Hub              hub(hub_options(folder));
-    HttpStoreOptions options = client_options(hub, keys);
-    options.up_limit         = 1'000'000;
-    const auto store         = make_http_store(options);
-    const auto begin         = std::chrono::steady_clock::now();
-    store->put("v", some_bytes(1'500'000, 1));
-    const double s =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const Scratch folder;
+    const RunKeys keys = keys_of('A');
+    Hub           hub(hub_options(folder));
+    const auto    seconds_for = [&](uint64_t up_limit) {
+        HttpStoreOptions options = client_options(hub, keys);
+        options.up_limit         = up_limit;
+        const auto store         = make_http_store(options);
+        const auto begin         = std::chrono::steady_clock::now();
+        store->put("v", some_bytes(1'500'000, up_limit));
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    const double machine = seconds_for(0);  // what handshakes and a busy machine cost by themselves
+    const double s       = seconds_for(1'000'000);
     CHECK(s > 1.2);
-    CHECK(s < 3.0);
+    CHECK(s - machine < 3.0);
 }
 
 TEST_CASE("an_unreachable_hub_is_an_error_that_says_what_to_do", "[hub]") {
