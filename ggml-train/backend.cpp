@@ -112,8 +112,8 @@ ggml_backend_buffer_ptr Backend::allocate(ggml_context * ctx, const char * what)
     ggml_backend_buffer_ptr buffer(ggml_backend_alloc_ctx_tensors(ctx, get()));
     if (!buffer) {
         throw Error(format(
-            "out of memory: %.1f MB for %s on %s; take more --ranks with --shard full, or a smaller "
-            "model",
+            "out of memory: %.1f MB for %s on %s; take a smaller --micro, more --ranks with "
+            "--shard full, or a smaller model",
             bytes / 1e6, what, ggml_backend_name(get())
         ));
     }

@@ -45,6 +45,7 @@ echo "checkpoints: of any number of ranks, for any number"
 
 # one line, soon
 expect 2 "--ranks 0: it must be at least 1" run --out d --ranks 0
-expect 1 "out of memory" timeout 20 "$bin/train-gpt" -m s.gguf --data text.txt --out d --steps 2 --threads 1 --batch 64 --ranks 2 --device fake:1:1
+expect 0 "trained model" timeout 60 "$bin/train-gpt" -m s.gguf --data text.txt --out e --steps 2 --threads 1 --batch 64 --ranks 2 --device fake:1:1  # chooses what fits
+expect 1 "--micro" timeout 20 "$bin/train-gpt" -m s.gguf --data text.txt --out d --steps 2 --threads 1 --batch 64 --micro 32 --ranks 2 --device fake:1:1
 [ "$(grep -c "out of memory" out.txt)" = 1 ] || { cat out.txt; fail "out of memory: not one message"; }
 echo "e2e-ranks: passed"

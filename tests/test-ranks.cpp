@@ -4,6 +4,7 @@
 #include "comm/local.h"
 #include "models/init.h"
 #include "tests/catch.h"
+#include "tools/train-memory.h"
 #include "tools/train-rank.h"
 
 #include <atomic>
@@ -279,6 +280,44 @@ TEST_CASE("a_model_beyond_the_memory_of_a_rank_trains_when_ranks_stream_it") {
         INFO(error.what());
         CHECK(std::string(error.what()).find("out of memory") != std::string::npos);
         CHECK(std::string(error.what()).find("--shard full") != std::string::npos);
+    }
+}
+
+TEST_CASE("sharding_and_micro_batch_follow_from_the_memory_of_a_rank") {
+    const TrainTask task   = some_task(wide(), 64);
+    const auto      fitted = [&](int n_ranks, const char * device, bool given) {
+        TrainFlags f  = some_flags(n_ranks, "auto", 64, given ? 16 : 0);
+        f.device      = device;
+        f.optim.chunk = "16x16";
+        fit_memory(f, task, given);
+        return f;
+    };
+    CHECK(fitted(1, "cpu", false).shard == "none");
+    CHECK(fitted(4, "cpu", false).shard == "optimizer");
+    CHECK(fitted(4, "cpu", false).micro == 16);
+    CHECK(fitted(4, "fake:1:60", false).shard == "optimizer");
+    const TrainFlags less = fitted(4, "fake:1:10", false);
+    CHECK(less.shard == "optimizer");
+    CHECK(less.micro < 16);
+    const TrainFlags little = fitted(4, "fake:1:5", false);
+    CHECK(little.shard == "full");
+    CHECK(fitted(4, "fake:1:5", true).micro == 16);  // a person's word
+
+    // what was promised is what is taken
+    for (const TrainFlags & f : {less, little}) {
+        Recorder peers;
+        run_ranks(4, [&](LocalGroup & ranks) {
+            const TrainRank  rank(f, task, ranks, peers);
+            const RankMemory memory = rank.memory();
+            on_first(ranks, [&] {
+                const size_t taken =
+                    memory.weights + memory.state + memory.window + memory.activations;
+                const double plan = MemoryPlan(f, task).need(f.shard, f.micro);
+                INFO(f.shard << ", micro " << f.micro << ": " << taken << " of " << plan);
+                CHECK(static_cast<double>(taken) < 1.05 * plan);
+                CHECK(static_cast<double>(taken) > 0.6 * plan);
+            });
+        });
     }
 }
 

@@ -81,11 +81,12 @@ struct TrainFlags {
         visit("export", export_to, "trained model; default: the model's name with -trained");
         visit("export-type", export_type, "its weights", {"f32", "f16", "bf16", "q8_0"});
         visit("fresh", fresh, "start over; the run that is there is set aside");
-        visit("micro", micro, "samples computed at once, a divisor of --batch; 0: all of them");
+        visit("micro", micro, "samples computed at once, a divisor of --batch; 0: what fits");
         visit("threads,t", threads, "CPU threads; 0: all cores");
         visit("ranks", ranks, "workers in this host that share each step, and its threads");
         visit(
-            "shard", shard, "what ranks divide between them", {"auto", "none", "optimizer", "full"}
+            "shard", shard, "what ranks divide between them; auto: by memory",
+            {"auto", "none", "optimizer", "full"}
         );
         visit("device", device, "where to compute: cpu, or GPUs, a rank each: cuda:0,cuda:1,...");
         visit(

@@ -2,7 +2,7 @@
 #include "ggml-train/backend.h"
 #include "ggml-train/checkpoint.h"
 #include "ggml-train/file.h"
-#include "tools/train-loop.h"
+#include "tools/train-memory.h"
 
 #include <algorithm>
 #include <cmath>
@@ -77,19 +77,6 @@ static float default_lr(int64_t n_params, const std::string & rule) {
     return static_cast<float>(rule == "muon" ? 4.0 * adamw : adamw);
 }
 
-// The micro-batch of at most `most` samples with which the ranks are done first; of equals the largest.
-static int64_t divide_batch(int64_t batch, int64_t most, int n_ranks) {
-    int64_t best = 1, best_samples = batch + 1;
-    for (int64_t micro = 1; micro <= std::min(batch, most); ++micro) {
-        const int64_t samples = (batch / micro + n_ranks - 1) / n_ranks * micro;  // of one rank
-        if (batch % micro == 0 && samples <= best_samples) {
-            best         = micro;
-            best_samples = samples;
-        }
-    }
-    return best;
-}
-
 void settle(
     TrainFlags & f, Flags & flags, TrainTask & task, Together & together, const Flags::Values & own
 ) {
@@ -108,7 +95,7 @@ void settle(
     f.schedule.steps     = f.steps;
     const auto n_devices = static_cast<int>(parse_devices(f.device).size());
     f.ranks              = n_devices > 1 && f.ranks == 1 ? n_devices : f.ranks;
-    f.micro              = divide_batch(f.batch, f.micro ? f.micro : f.batch, f.ranks);
+    fit_memory(f, task, flags.given("micro") && f.micro > 0);
 }
 
 std::string find_run(
