@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <list>
 
 namespace gt {
 
@@ -62,30 +61,6 @@ void check_start(const TrainFlags & f, const ModelFile & model) {
         throw Error("--export " + f.export_to + ": there is no folder " + folder.string());
     }
 }
-
-// All weights of the host, each in one piece of its memory: what ranks share or devices hold is
-// copied together.
-struct WholeWeights {
-    explicit WholeWeights(const HostState & state) {
-        for (const HostTensor & weight : state.weights) {
-            const Floats & first = weight.pieces[0].copies[0];
-            if (weight.pieces.size() == 1 && !first.device) {
-                views.push_back({weight.name, first.values});
-                continue;
-            }
-            copies.emplace_back();
-            for (const HostTensor::Piece & piece : weight.pieces) {
-                const HostView view = piece.view();
-                copies.back().insert(
-                    copies.back().end(), view.values().begin(), view.values().end()
-                );
-            }
-            views.push_back({weight.name, copies.back()});
-        }
-    }
-    std::vector<WeightView>       views;
-    std::list<std::vector<float>> copies;
-};
 
 // One run, from its beginning to its end, as one rank of this host goes through it. All ranks run
 // the same lines; rank 0 alone writes, prints and speaks with other hosts.

@@ -7,6 +7,22 @@
 
 namespace gt {
 
+WholeWeights::WholeWeights(const HostState & state) {
+    for (const HostTensor & weight : state.weights) {
+        const Floats & first = weight.pieces[0].copies[0];
+        if (weight.pieces.size() == 1 && !first.device) {
+            views.push_back({weight.name, first.values});
+            continue;
+        }
+        copies.emplace_back();
+        for (const HostTensor::Piece & piece : weight.pieces) {
+            const HostView view = piece.view();
+            copies.back().insert(copies.back().end(), view.values().begin(), view.values().end());
+        }
+        views.push_back({weight.name, copies.back()});
+    }
+}
+
 // A rank's share of the host's threads.
 static int rank_threads(int n_threads, const LocalGroup & ranks) {
     return std::max(1, n_threads / ranks.size());

@@ -8,7 +8,18 @@
 #include "models/blocks.h"
 #include "tools/train-loop.h"
 
+#include <list>
+
 namespace gt {
+
+// All weights of the host, each in one piece of its memory: what ranks share or devices hold is
+// copied together.
+struct WholeWeights {
+    explicit WholeWeights(const HostState & state);
+
+    std::vector<WeightView>       views;
+    std::list<std::vector<float>> copies;
+};
 
 // Bytes that a rank keeps.
 struct RankMemory {
