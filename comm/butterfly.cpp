@@ -59,6 +59,7 @@ void Butterfly::put(
 ) {
     const uint64_t life   = client_.incarnation();
     const Bytes    sealed = seal(keys_, shard_context(keys_, index, host_, life, number), bytes);
+    client_.count(sealed.size(), 0);
     upload_(
         paths_.shard(index, host_, life, number),
         make_frame(
@@ -87,6 +88,7 @@ std::optional<Bytes> Butterfly::get(uint64_t index, const Shard & shard, int num
                             )
                           : std::nullopt;
             if (text && text->size() == shard.size && digest256(*text) == shard.digest) {
+                client_.count(0, value->size());
                 return text;
             }
         } catch (const StoreError &) {

@@ -2,6 +2,7 @@
 #include "comm/comm.h"
 
 #include "comm/hub-sequencer.h"
+#include "comm/line-check.h"
 #include "comm/meet-direct.h"
 #include "comm/sequencer-thread.h"
 #include "comm/store-cache.h"
@@ -10,6 +11,7 @@ namespace gt {
 
 namespace {
 
+constexpr size_t kCheckBytes = 4 << 20;   // to measure a line with, each way
 constexpr size_t kCacheBytes = 64 << 20;  // messages that peers and sequencer both read
 
 // All members of the newest commit have said goodbye.
@@ -33,6 +35,11 @@ public:
     StoreMeeting(std::unique_ptr<Store> store, const RunKeys & keys)
         : own_(std::move(store)), store_(own_.get()), keys_(keys) {}
 
+    explicit StoreMeeting(const HttpStoreOptions & http)
+        : own_(make_http_store(http)), store_(own_.get()), keys_(*http.keys), http_(http) {
+        http_->keys = &keys_;
+    }
+
     // A hub in this process: its store is used without the network.
     StoreMeeting(const HubOptions & options, const SequencerOptions & order)
         : hooks_(std::make_unique<HubSequencer>(options.keys, order)), keys_(options.keys) {
@@ -54,6 +61,18 @@ public:
 
     Store &         store() override { return *store_; }
     const RunKeys & keys() const override { return keys_; }
+
+    std::string check(const std::string & name) override {
+        if (hub_) {
+            return "the hub is on this machine\n";
+        }
+        if (!http_) {
+            return describe(check_store(*store_, RunPaths(keys_.run).root + "check/" + name));
+        }
+        HttpStoreOptions soon = *http_;
+        soon.give_up          = Millis(3000);  // who asks wants to know
+        return describe(check_line(soon, kCheckBytes));
+    }
 
     void finish(Millis patience) override {
         const Time give_up = std::chrono::steady_clock::now() + patience;
@@ -78,6 +97,7 @@ private:
     std::unique_ptr<Store>           own_;
     Store *                          store_ = nullptr;
     RunKeys                          keys_;
+    std::optional<HttpStoreOptions>  http_;  // of another's hub
     std::unique_ptr<SequencerThread> thread_;
 };
 
@@ -90,6 +110,9 @@ std::unique_ptr<Meeting> meet_at_store(
     const std::string &    name,
     const MeetOptions &    options
 ) {
+    if (options.observe) {
+        return std::make_unique<StoreMeeting>(std::move(store), hosts.keys);
+    }
     SequencerOptions order;
     order.name          = name;
     order.membership    = options.membership;
@@ -137,7 +160,7 @@ meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & opt
         throw Error("hosts.txt names no place to meet: give one machine an address, or add a line "
                     "`store file:///path` or `store s3://bucket/prefix`");
     }
-    if (hub->name == name) {
+    if (hub->name == name && !options.observe) {
         HubOptions own;
         own.address     = "0.0.0.0" + hub->address.substr(hub->address.rfind(':'));
         own.path        = options.hub_path;
@@ -156,7 +179,7 @@ meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & opt
     http.host       = name;
     http.up_limit   = options.up_limit;
     http.congestion = options.congestion;
-    return std::make_unique<StoreMeeting>(make_http_store(http), hosts.keys);
+    return std::make_unique<StoreMeeting>(http);
 }
 
 std::unique_ptr<Meeting>

@@ -22,6 +22,7 @@ struct MeetOptions {
     std::string hub_path    = "hub-store";  // of a hub inside this host
     int         status_port = -1;           // of that hub's page
     bool        take_over   = false;        // a person's word: this host orders rounds from now on
+    bool        observe     = false;        // only reads: starts no hub, orders nothing
     uint64_t    up_limit    = 0;            // bytes per second
     std::string congestion  = "bbr";
     std::function<void(const std::string & line)> say;  // what was refused, for people
@@ -35,6 +36,11 @@ public:
 
     virtual Store &         store()      = 0;
     virtual const RunKeys & keys() const = 0;
+
+    // In plain words, a line each: whether this machine reaches the place, how fast, and whether
+    // clock and version agree. Takes about two seconds and a few MB; StoreError: it can't be reached.
+    // `name`: of this machine.
+    virtual std::string check(const std::string & name) = 0;
 
     // If others depend on us: waits until they have left the run, at most `patience`.
     virtual void finish(Millis patience = Millis(120'000)) = 0;

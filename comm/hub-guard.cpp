@@ -41,12 +41,13 @@ void HubLog::note(const std::string & text) {
     ::gmtime_r(&now, &utc);
     char time[32];
     std::strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    bool is_written = false;  // a full disk must not hide that it is full
     if (file_) {
         const int n = std::fprintf(file_, "%s %s\n", time, text.c_str());
-        std::fflush(file_);
+        is_written  = std::fflush(file_) == 0;
         bytes_ += size_t(std::max(n, 0));
     }
-    if (!quiet_) {
+    if (!quiet_ || !is_written) {
         std::fprintf(stderr, "hub %s %s\n", time, text.c_str());
     }
     if (file_ && bytes_ > kLogBytes) {

@@ -21,9 +21,13 @@ HubSequencer::HubSequencer(const RunKeys & keys, const SequencerOptions & option
         if (hub && std::isfinite(message.head.loss)) {
             hub->add_metrics(
                 message.host, format(
-                                  "step=%llu loss=%g tokens_s=%g waited_s=%g",
+                                  "step=%llu loss=%g tokens_s=%g waited_s=%g samples=%llu "
+                                  "up_bytes=%llu down_bytes=%llu",
                                   (unsigned long long) message.head.step, double(message.head.loss),
-                                  double(message.head.tokens_s), double(message.head.waited_s)
+                                  double(message.head.tokens_s), double(message.head.waited_s),
+                                  (unsigned long long) message.head.weight,
+                                  (unsigned long long) message.head.up_bytes,
+                                  (unsigned long long) message.head.down_bytes
                               )
             );
         }

@@ -42,10 +42,12 @@ static void measure_delay(HttpClient & client, const std::string & address, Line
 
 // Larger and larger, for a second: slow lines are not held up for long, fast ones not judged by
 // their first packets. The best round counts: one lost packet in a small one says little.
-static double measure_speed(HttpClient & client, const HttpStoreOptions & options, bool up) {
+static double
+measure_speed(HttpClient & client, const HttpStoreOptions & options, bool up, uint64_t max_bytes) {
     const size_t n_requests = size_t(std::max(1, options.n_connections));
     auto         start      = Clock::now();
     double       best       = 0;
+    uint64_t     moved      = 0;
     for (size_t n = 4 * 1024, round = 0;; n = std::min<size_t>(2 * n, 512 * 1024), round++) {
         const Bytes              body(up ? n : 0);
         std::vector<HttpRequest> requests(n_requests);
@@ -71,26 +73,62 @@ static double measure_speed(HttpClient & client, const HttpStoreOptions & option
         // small rounds are mostly waiting, or one burst
         const double mbit = 8e-6 * double(n * n_requests) / std::max(s, 1e-6);
         best              = round <= 3 ? mbit : std::max(best, mbit);
-        if (seconds_since(start) > (round < 5 ? 3.0 : 1.0)) {
+        moved += n * n_requests;
+        if (seconds_since(start) > (round < 5 ? 3.0 : 1.0) || moved > max_bytes) {
             return best;
         }
     }
 }
 
-LineCheck check_line(const HttpStoreOptions & options) {
+LineCheck check_line(const HttpStoreOptions & options, uint64_t max_bytes) {
     HttpClient client(http_options(options));
     LineCheck  line;
     measure_delay(client, options.address, line);
-    line.down_mbit = measure_speed(client, options, false);
-    line.up_mbit   = measure_speed(client, options, true);
+    line.down_mbit = measure_speed(client, options, false, max_bytes);
+    line.up_mbit   = measure_speed(client, options, true, max_bytes);
+    return line;
+}
+
+LineCheck check_store(Store & store, const std::string & key) {
+    LineCheck  line;
+    const auto try_value = [&](size_t n, double & put_s, double & get_s) {
+        const Bytes       value(n, 'x');
+        const std::string name  = key + format("/%zu", n);
+        auto              begin = Clock::now();
+        store.put(name, value);
+        put_s = seconds_since(begin);
+        begin = Clock::now();
+        if (store.get(name) != value) {
+            throw StoreError(
+                "the store gives back something else than was put there; is it one that "
+                "all machines write to directly?"
+            );
+        }
+        get_s = seconds_since(begin);
+        store.remove(name);
+    };
+    constexpr size_t kLarge = 512 * 1024;
+    double           put_s = 0, get_s = 0, small_put_s = 0, small_get_s = 0;
+    try_value(16, small_put_s, small_get_s);
+    try_value(kLarge, put_s, get_s);
+    line.delay_ms  = 1e3 * small_get_s;
+    line.up_mbit   = 8e-6 * kLarge / std::max(put_s, 1e-6);
+    line.down_mbit = 8e-6 * kLarge / std::max(get_s, 1e-6);
     return line;
 }
 
 std::string describe(const LineCheck & line) {
-    std::string out = format(
-        "the hub answers in %.0f ms; %.1f Mbit/s up, %.1f Mbit/s down\n", line.delay_ms,
-        line.up_mbit, line.down_mbit
-    );
+    const bool  is_hub = !line.version.empty();
+    std::string out    = format(
+           "the %s answers in %.0f ms; %.1f Mbit/s up, %.1f Mbit/s down\n", is_hub ? "hub" : "store",
+           line.delay_ms, line.up_mbit, line.down_mbit
+       );
+    if (!is_hub) {
+        return out;
+    }
+    if (std::abs(line.clock_s) <= 30 && line.version == kVersion) {
+        out += format("clocks agree within %.1f s, and so do versions\n", std::abs(line.clock_s));
+    }
     if (std::abs(line.clock_s) > 30) {
         out += format(
             "this machine's clock is %.0f s %s; set it (timedatectl set-ntp true)\n",

@@ -43,6 +43,7 @@ public:
 
     Store &         store() override { return *store_; }
     const RunKeys & keys() const override { return at_hub_->keys(); }
+    std::string     check(const std::string & name) override { return at_hub_->check(name); }
 
     void finish(Millis patience) override {
         const Time give_up = std::chrono::steady_clock::now() + std::min(patience, kLastWaits);

@@ -85,7 +85,8 @@ void Membership::message(const SeenMessage & seen, Time now) {
         return;  // not a member: it says hello first
     }
     heard_[seen.host] = now;
-    if (arrived_.try_emplace(seen.host, seen).second) {
+    // who had sent before the round opened (with overlap) says nothing about how long it takes
+    if (arrived_.try_emplace(seen.host, seen).second && now > opened_) {
         durations_.push_back(std::chrono::duration_cast<Millis>(now - opened_));
     }
 }

@@ -35,18 +35,34 @@ public:
         return out;
     }
 
-    // The mark is the next step.
+    // The mark: u64 next step | messages in flight, each: u64 round | u64 weight | u64 size | bytes
     Joined join(std::span<const uint8_t> mark, bool) override {
         WireReader in(mark);
-        const auto step = in.u64();
         Joined     out;
-        out.step = next_ = in.at_end() ? step : 0;
+        out.step = next_ = in.u64();
+        sent_.clear();
+        while (in.ok() && !in.at_end()) {
+            Sent sent;
+            sent.round          = in.u64();
+            sent.message.host   = host_;
+            sent.message.weight = in.u64();
+            const auto bytes    = in.raw(in.u64());
+            sent.message.bytes.assign(bytes.begin(), bytes.end());
+            out.in_flight.push_back(sent.round);
+            sent_.push_back(std::move(sent));
+        }
         return out;
     }
     uint64_t n_behind() override { return 0; }
     Bytes    mark() override {
         WireWriter out;
         out.u64(next_);
+        for (const Sent & sent : sent_) {
+               out.u64(sent.round);
+               out.u64(sent.message.weight);
+               out.u64(sent.message.bytes.size());
+               out.raw(sent.message.bytes);
+        }
         return out.take();
     }
     void report(const StepReport &) override {}

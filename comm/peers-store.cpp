@@ -16,7 +16,10 @@ StorePeers::StorePeers(Store & store, const RunKeys & keys, const StorePeersOpti
       client_(
           store_,
           keys_,
-          {.host = options.host, .lost_after = options.lost_after, .n_fetch = options.n_fetch},
+          {.host       = options.host,
+           .lost_after = options.lost_after,
+           .n_fetch    = options.n_fetch,
+           .observe    = options.observe},
           [this](const std::string & key, Bytes value, uint64_t index) {
               const auto shared = std::make_shared<Bytes>(std::move(value));
               messages_.push({[this, key, shared] { store_.put(key, *shared); }, index});
@@ -82,8 +85,10 @@ Joined StorePeers::join(std::span<const uint8_t> mark, bool fresh) {
     if (butterfly_) {
         butterfly_->reset();
     }
+    empty_.clear();
     Joined out;
     out.step          = start->step + 1;  // kNone + 1 = 0
+    out.in_flight     = client_.steps_in_flight();
     out.write_parts   = {};
     out.n_write_parts = static_cast<int>(start->writers.size());
     for (int i = 0; i < out.n_write_parts; ++i) {
@@ -193,11 +198,15 @@ Round StorePeers::to_round(OpenedRound opened) {
     out.validate = commit.validator == options_.host;
     out.pace_s   = commit.pace_ms / 1000.0;
     for (const CommitHost & host : commit.hosts) {
-        // members of this round are those that were there before it closed
-        out.n_missing +=
-            host.member && host.since < commit.index && !commit.message_of(host.name) ? 1 : 0;
+        if (commit.message_of(host.name)) {
+            out.in.push_back(host.name);
+        } else if (host.member && host.since < commit.index) {  // was there before it closed
+            out.late.push_back(host.name);
+        }
     }
-    out.n_parts = static_cast<int>(commit.writers.size());
+    out.up_bytes   = client_.up_bytes();
+    out.down_bytes = client_.down_bytes();
+    out.n_parts    = static_cast<int>(commit.writers.size());
     for (int i = 0; i < out.n_parts; ++i) {
         if (commit.writers[static_cast<size_t>(i)] == options_.host) {
             out.write_parts.push_back(i);

@@ -19,6 +19,8 @@ struct StorePeersOptions {
     Millis      patience{12 * 3600'000};  // without a commit: give up with an Error
     Millis      drain{60'000};            // at the end, for what is still being sent
 
+    bool observe = false;  // follows the rounds, takes no part: never publish
+
     std::optional<DenseCodec> dense;  // set: every message is exchanged through a butterfly
 
     std::function<void(const std::string & line)> say;  // rare, for people: waiting, joined, ...

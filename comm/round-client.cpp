@@ -43,6 +43,16 @@ void RoundClient::publish(
     upload_(paths_.message(index, options_.host, incarnation_), std::move(value), index);
 }
 
+std::vector<uint64_t> RoundClient::steps_in_flight() const {
+    std::vector<uint64_t> steps;
+    for (const InFlight & sent : in_flight_) {
+        if (sent.phase != 2) {  // a share of a dense exchange belongs to the round before
+            steps.push_back(sent.step);
+        }
+    }
+    return steps;
+}
+
 void RoundClient::report(const StepReport & report) {
     head_of_next_.state_index  = pos_;
     head_of_next_.state_digest = report.state_digest;
@@ -65,8 +75,8 @@ uint64_t RoundClient::n_behind(Time now) {
     if (pos_ + ahead_.size() > sent) {
         return pos_ + ahead_.size() - sent;
     }
-    const CommitHost * me    = newest ? newest->find(options_.host) : nullptr;
-    const bool         is_in = me && me->member && me->incarnation == incarnation_;
+    const CommitHost * me = newest ? newest->find(options_.host) : nullptr;
+    const bool is_in = options_.observe || (me && me->member && me->incarnation == incarnation_);
     if (!is_in) {
         while_waiting(now);
     }

@@ -26,6 +26,7 @@ struct RoundClientOptions {
     std::string host;
     Millis      lost_after{20'000};  // a listed message can't be fetched for so long: say so
     int         n_fetch = 4;         // messages fetched at the same time; 1: no threads
+    bool        observe = false;     // follows the rounds, takes no part
 };
 
 // A round as its commit closed it, opened.
@@ -74,12 +75,21 @@ public:
         return std::max(pos_, in_flight_.empty() ? 0 : in_flight_.back().index) + 1;
     }
 
-    Bytes    mark() const;
-    void     leave();
-    uint64_t index() const { return pos_; }
-    uint64_t incarnation() const { return incarnation_; }
-    uint64_t newest() const { return pos_ + ahead_.size(); }
-    size_t   n_in_flight() const { return in_flight_.size(); }
+    Bytes                 mark() const;
+    void                  leave();
+    uint64_t              index() const { return pos_; }
+    uint64_t              incarnation() const { return incarnation_; }
+    uint64_t              newest() const { return pos_ + ahead_.size(); }
+    size_t                n_in_flight() const { return in_flight_.size(); }
+    std::vector<uint64_t> steps_in_flight() const;
+
+    // Bytes of rounds, sent and received since the start; count adds what others move for them.
+    uint64_t up_bytes() const { return up_bytes_; }
+    uint64_t down_bytes() const { return down_bytes_; }
+    void     count(uint64_t up, uint64_t down) {
+            up_bytes_ += up;
+            down_bytes_ += down;
+    }
     uint64_t state_digest() const { return head_of_next_.state_digest; }
     uint64_t state_index() const { return head_of_next_.state_index; }
 

@@ -144,6 +144,9 @@ void RoundClient::settle_skipped(const std::deque<ChainEntry> & chain) {
 
 // Each life has its own number, higher than all before: it is part of every key we write.
 void RoundClient::say_hello(const Commit * newest) {
+    if (options_.observe) {
+        return;
+    }
     uint64_t highest = incarnation_;
     if (newest && newest->find(options_.host)) {
         highest = std::max(highest, newest->find(options_.host)->incarnation);

@@ -42,6 +42,9 @@ bool Sequencer::poll(Time now) {
     look_for_messages(now);
     look_for_parts();
     const bool closed = close(now) || revise(now);
+    if (closed) {
+        look_for_messages(now);  // of the round that has just opened
+    }
     retention_.work();
     return closed;
 }

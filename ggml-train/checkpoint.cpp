@@ -13,10 +13,34 @@ namespace gt {
 
 namespace fs = std::filesystem;
 
-static constexpr uint32_t kCheckpointVersion = 1;
+static constexpr uint32_t kCheckpointVersion = 2;
 
 static std::string state_name(size_t i) {
     return "s." + std::to_string(i);
+}
+static std::string blob_name(size_t i) {
+    return "b." + std::to_string(i);
+}
+
+// Every rank has its own: a part of a message in flight.
+struct Blob {
+    std::string name;
+    Bytes *     bytes = nullptr;
+};
+static std::vector<Blob> blobs_of(const HostState & state) {
+    std::vector<Blob> blobs;
+    for (const HostBytes & blob : state.blobs) {
+        for (size_t rank = 0; rank < blob.parts.size(); ++rank) {
+            blobs.push_back({blob.name + "." + std::to_string(rank), blob.parts[rank]});
+        }
+    }
+    return blobs;
+}
+// Those that are saved: without a message in flight the number of ranks leaves no trace.
+static std::vector<Blob> full_blobs_of(const HostState & state) {
+    std::vector<Blob> blobs = blobs_of(state);
+    std::erase_if(blobs, [](const Blob & blob) { return blob.bytes->empty(); });
+    return blobs;
 }
 
 static void
@@ -40,7 +64,7 @@ static void write_keys(const Checkpoint & checkpoint, gguf_context * gguf) {
     gguf_set_val_str(gguf, "gt.checkpoint.model", describe(*checkpoint.config).c_str());
     gguf_set_val_u64(gguf, "gt.checkpoint.step", checkpoint.step);
 
-    std::vector<std::string> flags, tensors, counters;
+    std::vector<std::string> flags, tensors, counters, blobs;
     std::vector<uint64_t>    values;
     for (const auto & [name, text] : checkpoint.flags) {
         flags.push_back(name + "=" + text);
@@ -52,9 +76,13 @@ static void write_keys(const Checkpoint & checkpoint, gguf_context * gguf) {
         counters.push_back(counter.name);
         values.push_back(*counter.copies[0]);
     }
+    for (const Blob & blob : full_blobs_of(checkpoint.state)) {
+        blobs.push_back(blob.name);
+    }
     set_strings(gguf, "gt.checkpoint.flags", flags);
     set_strings(gguf, "gt.checkpoint.tensors", tensors);
     set_strings(gguf, "gt.checkpoint.counters", counters);
+    set_strings(gguf, "gt.checkpoint.blobs", blobs);
     gguf_set_arr_data(gguf, "gt.checkpoint.values", GGUF_TYPE_UINT64, values.data(), values.size());
 }
 
@@ -106,11 +134,19 @@ std::string save_checkpoint(const std::string & folder, const Checkpoint & check
             const auto n = static_cast<int64_t>(checkpoint.state.tensors[i].size());
             writer.declare(state_name(i), {n, 1, 1, 1}, GGML_TYPE_F32);
         }
+        const std::vector<Blob> blobs = full_blobs_of(checkpoint.state);
+        for (size_t i = 0; i < blobs.size(); ++i) {
+            const auto n = static_cast<int64_t>(blobs[i].bytes->size());
+            writer.declare(blob_name(i), {n, 1, 1, 1}, GGML_TYPE_I8);
+        }
         for (const TensorSpec & spec : specs) {
             write_tensor(writer, *weights[spec.name]);
         }
         for (const HostTensor & tensor : checkpoint.state.tensors) {
             write_tensor(writer, tensor);
+        }
+        for (const Blob & blob : blobs) {
+            writer.write(blob.bytes->data(), blob.bytes->size());
         }
         writer.commit(true);
     }
@@ -158,16 +194,19 @@ struct Opened {
         }
     }
 
-    std::span<const float> tensor(const std::string & name) const {
+    std::span<const uint8_t> bytes(const std::string & name, ggml_type type) const {
         const int64_t id = gguf_find_tensor(gguf.get(), name.c_str());
-        if (id < 0 || gguf_get_tensor_type(gguf.get(), id) != GGML_TYPE_F32) {
+        if (id < 0 || gguf_get_tensor_type(gguf.get(), id) != type) {
             return {};
         }
         const uint8_t * data = file.bytes().data() + gguf_get_data_offset(gguf.get()) +
                                gguf_get_tensor_offset(gguf.get(), id);
-        return {
-            reinterpret_cast<const float *>(data),
-            gguf_get_tensor_size(gguf.get(), id) / sizeof(float)};
+        return {data, gguf_get_tensor_size(gguf.get(), id)};
+    }
+
+    std::span<const float> tensor(const std::string & name) const {
+        const auto data = bytes(name, GGML_TYPE_F32);
+        return {reinterpret_cast<const float *>(data.data()), data.size() / sizeof(float)};
     }
 };
 
@@ -277,6 +316,24 @@ void load_checkpoint(const std::string & path, Checkpoint & into) {
             );
         }
     }
+    std::map<std::string, std::span<const uint8_t>> saved;
+    const auto blobs = find_strings(opened.gguf.get(), "gt.checkpoint.blobs", path);
+    for (size_t i = 0; i < blobs.size(); ++i) {
+        saved[blobs[i]] = opened.bytes(blob_name(i), GGML_TYPE_I8);
+    }
+    const std::vector<Blob> targets = blobs_of(into.state);
+    for (const auto & [name, bytes] : saved) {
+        if (std::none_of(targets.begin(), targets.end(), [&, what = name](const Blob & target) {
+                return target.name == what;
+            })) {
+            throw Error(
+                path + ": holds a message in flight (" + name +
+                ") that this run has no place for; go on with the --ranks, --overlap and "
+                "--replicator "
+                "of that run"
+            );
+        }
+    }
     // Everything fits: only now is memory changed.
     for (const Move & move : moves) {
         move.to->set(move.from);
@@ -285,6 +342,10 @@ void load_checkpoint(const std::string & path, Checkpoint & into) {
         for (uint64_t * copy : counter.copies) {
             *copy = counted[counter.name];
         }
+    }
+    for (const Blob & target : targets) {
+        const auto bytes = saved[target.name];
+        target.bytes->assign(bytes.begin(), bytes.end());
     }
     CheckpointHead head = head_of(opened, path);
     into.step           = head.step;

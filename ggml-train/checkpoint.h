@@ -4,7 +4,8 @@
 //
 // A checkpoint is written aside, flushed and renamed, and ends with a seal (gguf-writer.h): one that
 // is cut, half-written or altered is refused and the one before it is used.
-// Keys of our own: gt.checkpoint.*; the state tensors are named s.<index>, their names are in a key.
+// Keys of our own: gt.checkpoint.*; the state tensors are named s.<index>, blobs (such as a message in
+// flight) b.<index>; their own names are in keys.
 #pragma once
 
 #include "ggml-train/host-state.h"

@@ -63,8 +63,8 @@ TokenData::TokenData(const std::string & path) : path_(path), file_(path) {
             throw Error(path + ": its tokens do not match their checksum; copy or make it again");
         }
     }
-    info_        = {head.tokenizer, head.n_vocab,     head.n_train,
-                    head.n_val,     head.n_train_doc, head.n_val_doc};
+    info_        = {head.tokenizer,   head.n_vocab,   head.n_train,    head.n_val,
+                    head.n_train_doc, head.n_val_doc, head.head_digest};
     token_bytes_ = head.token_bytes;
     tokens_      = bytes.data() + kHeadBytes;
 }
@@ -74,7 +74,7 @@ void TokenData::check(int64_t T, uint64_t tokenizer, const std::string & name) c
     if (tokenizer != info_.tokenizer) {
         throw Error(
             called + ": was made with another tokenizer than the model's; make it again with "
-                    "prepare-data -m MODEL"
+                     "prepare-data -m MODEL"
         );
     }
     if (info_.n_train < static_cast<uint64_t>(T) + 1) {
@@ -205,6 +205,7 @@ TokenInfo TokenWriter::commit(double least) {
     head.n_val_doc   = info_.n_val_doc;
     head.digest      = digest_.value();
     head.head_digest = digest_of(head);
+    info_.digest     = head.head_digest;
     file_.rewrite(0, &head, sizeof head);
     file_.commit();
     return info_;

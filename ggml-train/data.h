@@ -28,6 +28,7 @@ struct TokenInfo {
     uint64_t n_val       = 0;
     uint64_t n_train_doc = 0;
     uint64_t n_val_doc   = 0;
+    uint64_t digest      = 0;  // of everything: counts and tokens
 };
 
 class TokenData {

@@ -56,9 +56,11 @@ enum class Fault : uint8_t {
 struct Round {
     uint64_t             round = 0;  // the step it belongs to; the next one is round + 1
     std::vector<Message> messages;
-    bool     has_mine  = false;  // ours is among them, or we had sent none; else take_back(mine)
-    uint64_t mine      = 0;      // the round that our message was published for
-    int      n_missing = 0;      // members that were left out
+    bool     has_mine = false;  // ours is among them, or we had sent none; else take_back(mine)
+    uint64_t mine     = 0;      // the round that our message was published for
+
+    std::vector<std::string> in, late;      // for people: whose messages count, members left out
+    uint64_t up_bytes = 0, down_bytes = 0;  // that rounds have cost us since the start
 
     Fault fault         = Fault::none;  // set: `messages` must not be applied, see above
     bool  drop_residual = false;  // an earlier life of ours sent what our residual still holds:
@@ -91,8 +93,9 @@ public:
 
 // Where to start from: see SharedRun::join.
 struct Joined {
-    uint64_t step    = 0;  // the next step to do
+    uint64_t step    = 0;  // behind the last round applied: the next to do, or one done already
     int      n_parts = 0;  // parts of the shared checkpoint to load first; 0: keep what we have
+    std::vector<uint64_t> in_flight;  // steps of our messages that still travel: to be collected
     std::function<Bytes(int part)> fetch_part;  // throws Error if the store gives up
 
     std::vector<int> write_parts;  // at a run's very beginning: as in Round

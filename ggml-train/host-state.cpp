@@ -35,7 +35,9 @@ static HostTensor join_tensor(const std::vector<StateTensor> & parts, bool cut) 
         if (cut || tensor.pieces.empty()) {
             tensor.pieces.push_back({});
         }
-        tensor.pieces.back().copies.push_back(part.floats());
+        HostTensor::Piece & piece = tensor.pieces.back();
+        piece.copies.push_back(part.floats());
+        piece.derived.insert(piece.derived.end(), part.derived.begin(), part.derived.end());
     }
     return tensor;
 }

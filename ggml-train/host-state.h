@@ -11,7 +11,8 @@ namespace gt {
 // every rank has a copy of its only piece.
 struct HostTensor {
     struct Piece {
-        std::vector<Floats> copies;  // equal: the first is read, all are written
+        std::vector<Floats>           copies;     // equal: the first is read, all are written
+        std::vector<std::span<float>> derived{};  // as in StateTensor; only SharedState writes them
 
         size_t   size() const { return copies[0].values.size(); }
         HostView view() const { return HostView(copies[0]); }

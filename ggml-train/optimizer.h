@@ -31,6 +31,9 @@ struct StateTensor {
     std::span<float> values;
     bool     shared = false;    // equal on all hosts (AdamW moments) or this host's own (residual)
     Device * device = nullptr;  // in whose memory; null: the host's
+    // Of a shared one: own memory, of the host, that starts from it and goes its own way. A weight
+    // among them is not shared itself.
+    std::vector<std::span<float>> derived{};
 
     Floats floats() const { return {values, device}; }
 };

@@ -25,15 +25,35 @@ void SharedState::Copy::write(size_t at, std::span<const uint8_t> from) const {
     }
 }
 
+// Whether these weights start from another tensor and go their own way.
+static bool is_derived(const HostTensor & weight, const HostState & state) {
+    const auto starts_from = [&](const HostTensor::Piece & piece) {
+        return std::any_of(piece.derived.begin(), piece.derived.end(), [&](std::span<float> own) {
+            return std::any_of(
+                weight.pieces.begin(), weight.pieces.end(),
+                [&](const HostTensor::Piece & mine) {
+                    return !own.empty() && mine.copies[0].values.data() == own.data();
+                }
+            );
+        });
+    };
+    return std::any_of(state.tensors.begin(), state.tensors.end(), [&](const HostTensor & tensor) {
+        return std::any_of(tensor.pieces.begin(), tensor.pieces.end(), starts_from);
+    });
+}
+
 SharedState::SharedState(const HostState & state, Workers & workers) : workers_(workers) {
     const auto add = [&](const HostTensor & tensor) {
         Item item;
         for (const HostTensor::Piece & piece : tensor.pieces) {
-            Piece bytes{.copies = {}, .size = piece.size() * sizeof(float)};
+            Piece bytes{.copies = {}, .derived = {}, .size = piece.size() * sizeof(float)};
             for (const Floats & copy : piece.copies) {
                 bytes.copies.push_back(
                     {reinterpret_cast<uint8_t *>(copy.values.data()), copy.device}
                 );
+            }
+            for (const std::span<float> own : piece.derived) {
+                bytes.derived.push_back(reinterpret_cast<uint8_t *>(own.data()));
             }
             item.size += bytes.size;
             item.pieces.push_back(std::move(bytes));
@@ -41,7 +61,9 @@ SharedState::SharedState(const HostState & state, Workers & workers) : workers_(
         items_.push_back(std::move(item));
     };
     for (const HostTensor & weight : state.weights) {
-        add(weight);
+        if (!is_derived(weight, state)) {
+            add(weight);
+        }
     }
     for (const HostTensor & tensor : state.tensors) {
         if (tensor.shared) {
@@ -50,7 +72,7 @@ SharedState::SharedState(const HostState & state, Workers & workers) : workers_(
     }
     for (const HostCounter & counter : state.counters) {
         if (counter.shared) {
-            Piece piece{.copies = {}, .size = sizeof(uint64_t)};
+            Piece piece{.copies = {}, .derived = {}, .size = sizeof(uint64_t)};
             for (uint64_t * copy : counter.copies) {
                 piece.copies.push_back({reinterpret_cast<uint8_t *>(copy)});
             }
@@ -108,7 +130,18 @@ void SharedState::set_part(int i, int n, std::span<const uint8_t> given) {
         for (const Copy & copy : piece.copies) {
             copy.write(at, given.first(size));
         }
+        for (uint8_t * own : piece.derived) {
+            std::memcpy(own + at, given.data(), size);
+        }
         given = given.subspan(size);
+    });
+}
+
+void SharedState::reset_derived() {
+    visit(0, bytes(), [](const Piece & piece, size_t at, size_t size) {
+        for (uint8_t * own : piece.derived) {
+            piece.copies[0].read(at, {own + at, size});
+        }
     });
 }
 

@@ -19,6 +19,9 @@ public:
     // An Error if the part has another size: it is of another model or other settings.
     void set_part(int i, int n, std::span<const uint8_t> bytes);
 
+    // What starts from the shared state (StateTensor::derived) starts over; set_part does it, too.
+    void reset_derived();
+
     // Never 0.
     uint64_t digest() const;
 
@@ -32,8 +35,9 @@ private:
         void write(size_t at, std::span<const uint8_t> from) const;
     };
     struct Piece {
-        std::vector<Copy> copies;
-        size_t            size = 0;
+        std::vector<Copy>      copies;
+        std::vector<uint8_t *> derived;
+        size_t                 size = 0;
     };
     struct Item {  // a tensor or a counter
         std::vector<Piece> pieces;

@@ -8,6 +8,18 @@
 
 namespace gt {
 
+// A few by name, more of them by number.
+static std::string names_text(const std::vector<std::string> & names) {
+    if (names.size() > 4) {
+        return format("%zu hosts", names.size());
+    }
+    std::string text;
+    for (const std::string & name : names) {
+        text += (text.empty() ? "" : ", ") + name;
+    }
+    return text.empty() ? "nobody" : text;
+}
+
 std::string StepLog::line() const {
     std::string text;
     if (options_.steps > 0) {
@@ -41,13 +53,16 @@ std::string StepLog::line() const {
     }
     text += format(" | lr %.2e", last_.lr);
     text += " | " + count_text(tokens_per_second()) + " " + options_.unit + "/s";
-    if (share_waited() > 0.03) {
-        text += format(" | waits %.0f%% for data", 100.0 * share_waited());
+    if (const double share = share_waited(&Span::waited); share > 0.03) {
+        text += format(" | waits %.0f%% for data", 100.0 * share);
     }
     text += " | " + bytes_text(options_.memory());
-    if (last_.n_hosts > 1 || last_.n_missing > 0) {
-        text += format(" | %d hosts", last_.n_hosts);
-        text += last_.n_missing > 0 ? format(" (%d missing)", last_.n_missing) : "";
+    if (!last_.in.empty() || !last_.late.empty()) {
+        text += format(" | round %llu: ", static_cast<unsigned long long>(last_.round)) +
+                names_text(last_.in);
+        text += last_.late.empty() ? "" : "; late: " + names_text(last_.late);
+        text += " | up " + bytes_text(last_.up_bytes) + ", down " + bytes_text(last_.down_bytes);
+        text += format(" | waits %.0f%% for hosts", 100.0 * share_waited(&Span::waited_for_hosts));
     }
     const double left = seconds_left();
     if (options_.steps > last_.step) {

@@ -192,13 +192,13 @@ double StepLog::tokens_per_second() const {
     return seconds > 0.0 ? tokens / seconds : 0.0;
 }
 
-double StepLog::share_waited() const {
-    double seconds = 0.0, waited = 0.0;
+double StepLog::share_waited(double Span::*waited) const {
+    double seconds = 0.0, sum = 0.0;
     for (const Span & span : recent_) {
         seconds += span.seconds;
-        waited += span.waited;
+        sum += span.*waited;
     }
-    return seconds > 0.0 ? std::min(1.0, waited / seconds) : 0.0;
+    return seconds > 0.0 ? std::min(1.0, sum / seconds) : 0.0;
 }
 
 double StepLog::seconds_left() const {
@@ -209,12 +209,35 @@ double StepLog::seconds_left() const {
     return each * static_cast<double>(options_.steps - last_.step);
 }
 
+// Names of hosts are letters, digits and ._- only.
+static std::string name_list(const std::vector<std::string> & names) {
+    std::string text;
+    for (const std::string & name : names) {
+        text += (text.empty() ? "\"" : ",\"") + name + "\"";
+    }
+    return "[" + text + "]";
+}
+
+// What a line of metrics.jsonl says of the round; nothing alone.
+static std::string round_fields(const StepRecord & record) {
+    if (record.in.empty() && record.late.empty()) {
+        return "";
+    }
+    return format(
+        ",\"round\":%llu,\"in\":%s,\"late\":%s,\"up_bytes\":%llu,\"down_bytes\":%llu,"
+        "\"waited_for_hosts_seconds\":%.6f",
+        static_cast<unsigned long long>(record.round), name_list(record.in).c_str(),
+        name_list(record.late).c_str(), static_cast<unsigned long long>(record.up_bytes),
+        static_cast<unsigned long long>(record.down_bytes), record.waited_for_hosts
+    );
+}
+
 void StepLog::step(const StepRecord & record) {
     if (!options_.enabled) {
         return;
     }
     const double time = now();
-    recent_.push_back({time - mark_, record.n_tokens, record.waited});
+    recent_.push_back({time - mark_, record.n_tokens, record.waited, record.waited_for_hosts});
     if (recent_.size() > kRecentSteps) {
         recent_.pop_front();
     }
@@ -233,22 +256,24 @@ void StepLog::step(const StepRecord & record) {
     const auto   tokens  = static_cast<unsigned long long>(n_tokens_);
     const auto   sent    = static_cast<unsigned long long>(record.n_sent);
     const double seconds = before_ + time - start_, speed = tokens_per_second();
-    const auto   memory = static_cast<unsigned long long>(options_.memory());
+    const auto   memory  = static_cast<unsigned long long>(options_.memory());
+    const size_t n_hosts = std::max<size_t>(1, record.in.size());
     write(
         format(
             "{\"step\":%llu,\"tokens\":%llu,\"seconds\":%.3f,\"loss\":%s,\"lr\":%s,\"grad_norm\":%"
             "s,"
-            "\"step_seconds\":%.6f,\"tokens_per_second\":%s,\"memory_bytes\":%llu,\"hosts\":%d,"
-            "\"missing\":%d,\"sent_bytes\":%llu,\"waited_seconds\":%.6f}\n",
+            "\"step_seconds\":%.6f,\"tokens_per_second\":%s,\"memory_bytes\":%llu,\"samples\":%llu,"
+            "\"hosts\":%zu,\"missing\":%zu,\"sent_bytes\":%llu,\"waited_seconds\":%.6f%s}\n",
             step, tokens, seconds, number(record.loss).c_str(), number(record.lr).c_str(),
             number(record.grad_norm).c_str(), recent_.back().seconds, number(speed).c_str(), memory,
-            record.n_hosts, record.n_missing, sent, record.waited
+            static_cast<unsigned long long>(record.n_samples), n_hosts, record.late.size(), sent,
+            record.waited, round_fields(record).c_str()
         ),
         format(
-            "%llu,%llu,%.3f,%s,%s,%s,%s,%llu,%d,%d,%llu,,\n", step, tokens, seconds,
+            "%llu,%llu,%.3f,%s,%s,%s,%s,%llu,%zu,%zu,%llu,,\n", step, tokens, seconds,
             number(record.loss, "").c_str(), number(record.lr, "").c_str(),
-            number(record.grad_norm, "").c_str(), number(speed, "").c_str(), memory, record.n_hosts,
-            record.n_missing, sent
+            number(record.grad_norm, "").c_str(), number(speed, "").c_str(), memory, n_hosts,
+            record.late.size(), sent
         )
     );
     draw(record.step == options_.steps);

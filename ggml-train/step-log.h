@@ -3,6 +3,8 @@
 //
 //   120/1000 [==>             ] 12% | loss 3.214 | val 3.402 | 12.3k tokens/s | 820 MB | 1m20s left
 //
+// With other hosts also: round 119: anna, ben; late: cleo | up 12 MB, down 25 MB | waits 8% for hosts
+//
 // Steps are counted from 1 here: "120" means that 120 updates are done.
 #pragma once
 
@@ -19,10 +21,15 @@ struct StepRecord {
     float    lr        = 0.0f;
     float    grad_norm = 0.0f;
     uint64_t n_tokens  = 0;  // (or pictures) that this host went through in this step
-    int      n_hosts   = 1;  // whose messages counted in the round
-    int      n_missing = 0;  // members that were left out
-    uint64_t n_sent    = 0;  // bytes
+    uint64_t n_samples = 0;
     double   waited    = 0;  // seconds in which the step waited for its data
+
+    // With other hosts: the last round, counted as steps are.
+    uint64_t                 round = 0;
+    std::vector<std::string> in{}, late{};  // whose messages counted, members that were left out
+    uint64_t                 n_sent   = 0;  // bytes of our message
+    uint64_t                 up_bytes = 0, down_bytes = 0;  // of all rounds of this session
+    double                   waited_for_hosts = 0;          // seconds of the step
 };
 
 struct StepLogOptions {
@@ -63,7 +70,7 @@ private:
     struct Span {
         double   seconds;
         uint64_t n_tokens;
-        double   waited;
+        double   waited, waited_for_hosts;
     };
     void   open_metrics(const std::string & folder, uint64_t step);
     void   write(const std::string & json, const std::string & csv);
@@ -71,7 +78,7 @@ private:
     void   clear();
     double now() const;
     double tokens_per_second() const;
-    double share_waited() const;
+    double share_waited(double Span::*waited) const;
     double seconds_left() const;
 
     StepLogOptions     options_;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <thread>
 
 namespace gt {
 
@@ -18,7 +19,13 @@ Trainer::Trainer(
     const TrainerOptions & options
 )
     : ranks_(ranks), graph_(graph), shards_(shards), optimizer_(optimizer), shared_(shared),
-      peers_(peers), source_(std::move(source)), options_(options) {}
+      peers_(peers), source_(std::move(source)), options_(options),
+      pace_(options.batch / graph.options().B) {
+    GT_CHECK(
+        options.batch > 0 && options.batch % graph.options().B == 0,
+        "a batch is a whole number of micro-batches"
+    );
+}
 
 static int64_t n_labels(const Batch & batch) {
     return std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) {
@@ -53,11 +60,12 @@ StepResult Trainer::train() {
     Bytes part  = optimizer_.prepare(
          step_, result.lr, clip_scale(result.grad_norm, options_.clip) / result.loss_scale
      );
-    result.n_sent = publish(std::move(part), result.n_samples);
+    result.n_sent = publish(std::move(part));
     in_flight_.push_back(step_++);
 
     // the one slow call: what all hosts sent, in the order in which all apply it
-    if (in_flight_.size() > options_.overlap) {
+    const uint64_t travel = result.n_sent > 0 ? options_.overlap : 0;  // no round: nothing travels
+    while (in_flight_.size() > travel) {
         collect(result);
     }
     return result;
@@ -72,13 +80,24 @@ static Batch blank(Batch batch) {
 
 // F16 holds no small gradients: they are multiplied, as far as the large ones allow, each step anew.
 StepResult Trainer::gradient() {
-    const auto batch =
-        from_first(ranks_, [&] { return std::make_shared<const Batch>(source_.samples(step_)); });
-    float      scale  = options_.loss_scale;
-    StepResult result = gradient(*batch, scale);
+    const auto   batch  = from_first(ranks_, [&] {
+        const int64_t n = pace_.n_micro() * graph_.options().B;
+        return std::make_shared<const Batch>(source_.samples(step_, n));
+    });
+    const double from   = seconds();
+    float        scale  = options_.loss_scale;
+    StepResult   result = gradient(*batch, scale);
     while (scale > 1.0f && !std::isfinite(result.grad_norm)) {
         result = gradient(*batch, scale /= 2.0f);
     }
+    const double share =
+        static_cast<double>(batch->n_samples) / static_cast<double>(options_.batch);
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(from + share * options_.step_s - seconds())
+    );
+    step_seconds_ = seconds() - from;
+    pace_.measured(batch->n_samples / graph_.options().B, step_seconds_);
+    n_unsent_ += static_cast<uint64_t>(batch->n_samples);
     if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
         throw Error(format(
             "step %llu: the loss is %g, the gradient's norm %g; start over (--fresh) with a lower "
@@ -115,9 +134,9 @@ StepResult Trainer::gradient(const Batch & batch, float loss_scale) {
 }
 
 // Rank 0 assembles the host's message and sends it on its way. Returns its size.
-size_t Trainer::publish(Bytes part, int64_t n_samples) {
+size_t Trainer::publish(Bytes part) {
     const std::vector<Bytes *> parts = from_all(ranks_, &part);
-    return from_first(ranks_, [&] {
+    const size_t               n     = from_first(ranks_, [&] {
         if (shards_.cut() && !part.empty()) {
             std::vector<Bytes> all;
             for (Bytes * one : parts) {
@@ -126,9 +145,12 @@ size_t Trainer::publish(Bytes part, int64_t n_samples) {
             part = source_.join(all);
         }
         const size_t n_bytes = part.size();
-        peers_.publish(step_, static_cast<uint64_t>(n_samples), std::move(part));
+        peers_.publish(step_, n_unsent_, std::move(part));
         return n_bytes;
     });
+
+    n_unsent_ = n > 0 ? 0 : n_unsent_;
+    return n;
 }
 
 void Trainer::collect(StepResult & result) {
@@ -154,17 +176,28 @@ void Trainer::finish(const Round & round, StepResult & result) {
                 tensor.floats().zero();
             }
         }
+        on_first(ranks_, [&] { shared_.reset_derived(); });
     }
     if (round.fault != Fault::none) {
-        join({}, false);  // what is still in flight is settled by later rounds
+        join({}, false);
         return;
     }
     optimizer_.apply(round);
     shards_.share_weights();
-    step_            = std::max(step_, round.round + 1);
-    result.n_hosts   = std::max<int>(1, static_cast<int>(round.messages.size()));
-    result.n_missing = round.n_missing;
-    result.validate  = round.validate;
+    step_           = std::max(step_, round.round + 1);
+    result.validate = round.validate;
+    if (!round.in.empty() || !round.late.empty()) {
+        result.round      = round.round;
+        result.in         = round.in;
+        result.late       = round.late;
+        result.up_bytes   = round.up_bytes;
+        result.down_bytes = round.down_bytes;
+    }
+    if (!round.messages.empty()) {
+        const uint64_t n_steps = std::max<uint64_t>(1, round.round - applied_);
+        pace_.others(round.pace_s / static_cast<double>(n_steps));
+        applied_ = round.round;
+    }
     on_first(ranks_, [&] {
         for (int part : round.write_parts) {
             peers_.put_part(round.round, part, shared_.part(part, round.n_parts));
@@ -174,15 +207,17 @@ void Trainer::finish(const Round & round, StepResult & result) {
                 {.round        = round.round,
                  .state_digest = shared_.digest(),
                  .loss         = result.loss,
-                 .waited_s     = result.waited}
+                 .tokens_s     = static_cast<double>(result.n_samples * graph_.options().T) /
+                             (step_seconds_ + result.waited),
+                 .waited_s = result.waited}
             );
         }
     });
 }
 
 void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
-    step_ = from_first(ranks_, [&] {
-        const Joined joined = peers_.join(mark, fresh);
+    const auto place = from_first(ranks_, [&] {
+        Joined joined = peers_.join(mark, fresh);
         for (int i = 0; i < joined.n_parts; ++i) {
             shared_.set_part(i, joined.n_parts, joined.fetch_part(i));
         }
@@ -191,16 +226,23 @@ void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
         for (int part : joined.write_parts) {
             peers_.put_part(joined.step - 1, part, shared_.part(part, joined.n_write_parts));
         }
-        return joined.step;
+        return std::make_shared<const Joined>(std::move(joined));
     });
+    // our own state may be steps ahead of the last round
+    step_    = place->n_parts > 0 ? place->step : std::max(step_, place->step);
+    applied_ = place->step - 1;
+    in_flight_.assign(place->in_flight.begin(), place->in_flight.end());
     shards_.share_weights();
 }
 
-void Trainer::drain() {
-    StepResult result;
+void Trainer::drain(StepResult & result) {
     while (!in_flight_.empty()) {
         collect(result);
     }
+    // what a host did since its last message (local steps, or all of them if it came too late) is its
+    // own: the run's weights are the shared ones
+    on_first(ranks_, [&] { shared_.reset_derived(); });
+    shards_.share_weights();
 }
 
 // Summed in the order of the batches, whoever computed them.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ggml-train/graph.h"
+#include "ggml-train/pace.h"
 #include "ggml-train/shard.h"
 #include "ggml-train/shared-state.h"
 
@@ -16,12 +17,14 @@ struct TrainerOptions {
     uint64_t overlap = 0;     // 1: a round travels while the next gradient is computed
     uint64_t steps   = 0;     // the run ends there; 0: no end
     float loss_scale = 1.0f;  // F16: gradients are computed times this, or less if that is too much
+    int64_t batch    = 0;     // samples of a step: micro-batches as the graph has them
+    double  step_s   = 0.0;   // for tests: a whole batch lasts at least so long
 };
 
 // What a step needs from outside. (Of all gradients the norm is taken in an order that no machine
 // changes: optim/optim.h.)
 struct StepSource {
-    std::function<Batch(uint64_t step)>                samples;  // of the host; called on rank 0
+    std::function<Batch(uint64_t step, int64_t n)>     samples;  // the host's first n; on rank 0
     std::function<float(uint64_t step)>                lr;
     std::function<double()>                            grad_norm;  // of the host; on every rank
     std::function<Bytes(std::span<const Bytes> parts)> join;  // the host's message from its ranks'
@@ -34,11 +37,12 @@ struct StepResult {
     double   grad_norm  = 0.0;   // before clipping
     float    loss_scale = 1.0f;  // by which the gradients are too large
     float    lr         = 0.0f;
-    size_t   n_sent     = 0;     // bytes of our message
-    int      n_hosts    = 1;     // whose messages counted
-    int      n_missing  = 0;     // members whose message did not
-    double   waited     = 0.0;   // seconds spent waiting for other hosts
-    bool     validate   = true;  // validation after this step is ours
+    size_t   n_sent     = 0;  // bytes of our message
+    uint64_t round      = 0;  // the last one applied; with overlap that of the step before
+    std::vector<std::string> in, late;                      // as in Round
+    uint64_t                 up_bytes = 0, down_bytes = 0;  // since the start
+    double                   waited   = 0.0;                // seconds spent waiting for other hosts
+    bool                     validate = true;               // validation after this step is ours
 };
 
 // All but the two short ones are collective: every rank of the host calls them.
@@ -57,14 +61,18 @@ public:
     );
 
     // Takes its place in the run. `mark`: SharedRun::mark of the checkpoint that was loaded, or
-    // nothing; `fresh`: the weights are the run's first ones.
+    // nothing; `fresh`: the weights are the run's first ones. Messages that were in flight are again.
     void join(std::span<const uint8_t> mark, bool fresh);
 
     // One step. An Error if loss or gradient is not a number: weights are then as they were.
     StepResult train();
 
-    // Collects what is still on its way; after the last step.
-    void drain();
+    // Collects what is still on its way; after the last step, never in between: a round applied
+    // earlier than usual makes another run.
+    void drain(StepResult & result);
+
+    // What a checkpoint keeps of it, beside the step; on rank 0.
+    std::vector<HostCounter> counters() { return {{"samples-since-round", {&n_unsent_}}}; }
 
     uint64_t step() const { return step_; }
     void     set_step(uint64_t step) { step_ = step; }
@@ -72,7 +80,7 @@ public:
 private:
     StepResult gradient();
     StepResult gradient(const Batch & batch, float loss_scale);
-    size_t     publish(Bytes part, int64_t n_samples);
+    size_t     publish(Bytes part);
     void       collect(StepResult & result);
     void       finish(const Round & round, StepResult & result);
 
@@ -84,8 +92,12 @@ private:
     RunPeers &           peers_;
     StepSource           source_;
     TrainerOptions       options_;
-    uint64_t             step_ = 0;   // the next to be computed
-    std::deque<uint64_t> in_flight_;  // steps published, not collected yet
+    Pace                 pace_;
+    uint64_t             step_ = 0;            // the next to be computed
+    std::deque<uint64_t> in_flight_;           // steps published, not collected yet
+    uint64_t             n_unsent_     = 0;    // samples behind the next message
+    uint64_t             applied_      = 0;    // step of the last round
+    double               step_seconds_ = 0.0;  // of the last gradient
 };
 
 // Mean loss over the labels of several batches; `graph` has Goal::loss. With ranks: collective, each

@@ -91,6 +91,13 @@ public:
         add("residual.", residual_, false);
         add("sent.", sent_, false);
         add("anchor.", anchor_, true);
+        for (size_t t = 0; t < anchor_.size(); ++t) {  // weights make own steps from there
+            auto & derived = state.tensors[state.tensors.size() - anchor_.size() + t].derived;
+            derived        = {parts_.units->params()[t].weight};
+            if (options_.overlap) {
+                derived.push_back(sent_[t]);
+            }
+        }
         add("outer.", outer_, true);
         if (parts_.messenger) {
             parts_.messenger->add_state(state);

@@ -190,6 +190,11 @@ void check_options(const OptimOptions & o) {
     }
 }
 
+uint64_t steps_per_round(const OptimOptions & options) {
+    const Resolved r = resolve(options);
+    return r.sends ? r.every : 1;
+}
+
 // Equal on hosts that may train together: whatever decides the content of a message and its effect.
 static uint64_t layout_digest(const OptimOptions & o, const Resolved & r, const Shapes & shapes) {
     std::string text = format(

@@ -95,6 +95,9 @@ void check_options(const OptimOptions & options);
 // without peers, with sgd or adamw); else a device's tensors must be copied to the host and back.
 bool has_kernels(const OptimOptions & options);
 
+// Hosts hold equal weights after every so many steps: a run is a whole number of rounds.
+uint64_t steps_per_round(const OptimOptions & options);
+
 // An optimizer over the given shards (all tensors of the model in the same order on every rank and
 // host, the rows that this rank owns). The spans and the workers must outlive it.
 // REQUIRES: has_kernels(options), if the tensors are in a device's memory.

@@ -47,11 +47,12 @@ begun() {
 ended() { wait "$1" || { tail -n 8 "$2"/*/out.txt; fail "$2: a host failed"; }; }
 
 run="-m $work/s.gguf --batch 4 --steps 24 --min-hosts 2"
-for kind in "hub demo" "hub diloco --every 6" "hub full" "hub random" "folder demo" "folder sparseloco --every 6"; do
+for kind in "hub demo" "hub diloco --every 6" "hub full" "hub random" "folder demo" "folder sparseloco --every 6" \
+    "hub demo --overlap 1" "folder diloco --every 7 --overlap 1"; do
     set -- $kind
     where=$1 replicator=$2
     shift 2
-    folder=$where-$replicator
+    folder=${kind// /-}
     invite "$folder" "$where"
     host "$folder" anna $run --replicator "$replicator" "$@"
     a=$pid
@@ -63,30 +64,37 @@ for kind in "hub demo" "hub diloco --every 6" "hub full" "hub random" "folder de
     echo "$kind: same bits"
 done
 
-# one is killed and returns; one comes late and has neither model nor settings
-invite faults hub
-host faults anna $run --steps 150 --checkpoint-every 10
-a=$pid
-begun faults
-host faults ben -m "$work/s.gguf" --save-every 5
-b=$pid
-wait_for_step faults/ben/run 20 "$b"
-kill -KILL "$b"
-wait "$b" 2>/dev/null || true
-host faults ben -m "$work/s.gguf" --save-every 5
-b=$pid
-wait_for_step faults/anna/run 60 "$a"
-host faults cleo -m nothing-here.gguf
-c=$pid
-for p in $c $b $a; do
-    ended "$p" faults
-done
-same faults anna ben cleo
-grep -q "taking the model from the run" faults/cleo/out.txt || fail "cleo had no model and did not say where it came from"
-echo "killed and returned, joined late: same bits"
+# one is killed and returns; one comes late and has neither model nor settings; with and without a
+# round in flight
+faults() {
+    local folder=faults${*// /-}
+    invite "$folder" hub
+    host "$folder" anna $run --steps 150 --checkpoint-every 10 "$@"
+    a=$pid
+    begun "$folder"
+    host "$folder" ben -m "$work/s.gguf" --save-every 7
+    b=$pid
+    wait_for_step "$folder/ben/run" 20 "$b"
+    kill -KILL "$b"
+    wait "$b" 2>/dev/null || true
+    host "$folder" ben -m "$work/s.gguf" --save-every 7
+    b=$pid
+    wait_for_step "$folder/anna/run" 60 "$a"
+    host "$folder" cleo -m nothing-here.gguf
+    c=$pid
+    for p in $c $b $a; do
+        ended "$p" "$folder"
+    done
+    same "$folder" anna ben cleo
+    grep -q "taking the model from the run" "$folder/cleo/out.txt" || fail "cleo had no model and did not say where it came from"
+    echo "killed and returned, joined late ($*): same bits"
+}
+faults
+faults --overlap 1
+faults --overlap 1 --replicator diloco --every 5
 
 # refused, with the next move
 expect 1 "contradicts the run" "$bin/train-gpt" -m s.gguf --data text.txt --nodes folder-demo/hosts.txt --name ben --batch 5 --out other
 tiny gpt2 o.gguf --seed 7
-expect 1 "model-digest" "$bin/train-gpt" -m o.gguf --data text.txt --nodes folder-demo/hosts.txt --name ben --out other
+expect 1 "weights are not those" "$bin/train-gpt" -m o.gguf --data text.txt --nodes folder-demo/hosts.txt --name ben --out other
 echo "e2e-nodes: passed"

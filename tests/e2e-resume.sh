@@ -11,7 +11,7 @@ tiny gpt2 s.gguf
 same_run() {
     rm -rf a b
     mkdir a b
-    local command=(-m ../s.gguf --data ../text.txt --out run --export x.gguf --steps 90 --save-every 6
+    local command=(-m ../s.gguf --data ../text.txt --out run --export x.gguf --steps 130 --save-every 6
                    --eval-every 20 --sample-every 45 "$@")
     (cd a && train "${command[@]}" >out.txt 2>&1) || { cat a/out.txt; fail "the run alone failed"; }
     cd b
@@ -39,7 +39,7 @@ same_run() {
     train "${command[@]}" >out.txt 2>&1 || { cat out.txt; fail "did not go on"; }
     cd ..
     cmp a/x.gguf b/x.gguf || fail "$*: other weights after interruptions"
-    cmp a/run/checkpoint-0000000090.gguf b/run/checkpoint-0000000090.gguf || fail "$*: other checkpoint"
+    cmp a/run/checkpoint-0000000130.gguf b/run/checkpoint-0000000130.gguf || fail "$*: other checkpoint"
     diff <(losses a/run) <(losses b/run) || fail "$*: other losses"
     [ "$(losses a/run | wc -l)" -ge 95 ] || fail "metrics are missing"
     [ "$(ls b/run | grep -c checkpoint-)" = 3 ] || { ls b/run; fail "not the last three checkpoints, or parts left behind"; }
@@ -47,6 +47,8 @@ same_run() {
 }
 same_run
 same_run --replicator demo --micro 2
+same_run --replicator demo --overlap 1
+same_run --replicator diloco --every 5 --overlap 1
 
 # the newest checkpoint broken in every way: said, and the one before it is used
 mkdir c
@@ -87,6 +89,14 @@ expect 1 "has --replicator none, not demo" "${go[@]}" --replicator demo
 expect 0 "trained model" "${go[@]}" --replicator auto --lr 0.004 --eval-every 3
 expect 0 "going on after step 40" "$bin/train-gpt" -m s.gguf --data text.txt --out c/run --export c/y.gguf
 cmp c/x.gguf c/y.gguf || fail "a finished run started again is not the same model"
+
+# another text is another run; one that is only elsewhere is not
+cp text.txt moved.txt
+expect 0 "going on after step 40" "$bin/train-gpt" -m s.gguf --data moved.txt --out c/run --export c/y.gguf
+(cat text.txt; echo "and one line more") >changed.txt
+expect 1 "the training data has changed since c/run/checkpoint-0000000040.gguf was saved" "${go[@]}" --data changed.txt
+grep -q -- "--fresh" out.txt || fail "not said how to go on with another text"
+expect 0 "the run that was there is now c/run.old-1" "${go[@]}" --data changed.txt --fresh
 
 # one process per run
 start -m s.gguf --data text.txt --out f --steps 100000

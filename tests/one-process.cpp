@@ -12,6 +12,7 @@
 #include "models/prepare.h"
 #include "tools/train-rank.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -139,6 +140,7 @@ int run(char ** argv) {
     f.model            = argv[3];
     f.steps            = std::stoll(argv[5]);
     f.batch            = std::stoll(argv[6]);
+    f.micro            = std::max<int64_t>(1, f.batch / 8);  // as settle has it with other hosts
     f.optim.replicator = argv[7];
     f.threads          = 1;
     TrainTask task;

@@ -10,11 +10,13 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// A run's memory: a model, two state tensors (one with a name too long for GGUF), one counter.
+// A run's memory: a model, two state tensors (one with a name too long for GGUF), one counter, two
+// blobs (one empty).
 struct Run {
     ModelFile          model;
     std::vector<float> first, second;
     uint64_t           count = 0;
+    Bytes              message, nothing;
     Checkpoint         checkpoint;
 
     explicit Run(uint64_t seed, const char * preset = "gpt-tiny") : first(100), second(37) {
@@ -36,6 +38,8 @@ struct Run {
             whole_tensor("moment", first), whole_tensor(std::string(100, 'x'), second),
             whole_tensor("none", {})};
         checkpoint.state.counters = {{"steps", {&count}}};
+        message.assign(7 + seed, static_cast<uint8_t>(200 + seed));
+        checkpoint.state.blobs = {{"message", {&message}}, {"nothing", {&nothing}}};
         for (ModelTensor & tensor : model.tensors) {
             checkpoint.state.weights.push_back(whole_tensor(tensor.spec.name, tensor.data));
         }
@@ -47,6 +51,7 @@ struct Run {
             }
         }
         return first == other.first && second == other.second && count == other.count &&
+               message == other.message && nothing == other.nothing &&
                checkpoint.step == other.checkpoint.step &&
                checkpoint.flags == other.checkpoint.flags;
     }
@@ -58,7 +63,8 @@ TEST_CASE("a_checkpoint_restores_every_bit") {
     const Scratch dir;
     const Run     a(5);
     Run           b(6);
-    const auto    path = save_checkpoint(dir.path(), a.checkpoint);
+    b.nothing       = {1, 2};
+    const auto path = save_checkpoint(dir.path(), a.checkpoint);
     CHECK_FALSE(b.same_as(a));
     b.checkpoint.flags.clear();
     load_checkpoint(path, b.checkpoint);
@@ -143,7 +149,14 @@ TEST_CASE("a_checkpoint_of_another_optimizer_changes_nothing") {
     CHECK_THAT(
         error_of([&] { load_checkpoint(path, run.checkpoint); }), Contains("another optimizer")
     );
+    Run other(2);
+    other.checkpoint.state.blobs.erase(other.checkpoint.state.blobs.begin());
+    CHECK_THAT(
+        error_of([&] { load_checkpoint(path, other.checkpoint); }),
+        Contains("a message in flight (message.0)") && Contains("--ranks")
+    );
     CHECK(run.same_as(before));
+    CHECK(other.same_as(before));
 }
 
 TEST_CASE("a_checkpoint_opens_as_a_model") {

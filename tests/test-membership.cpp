@@ -235,3 +235,15 @@ TEST_CASE("a_checkpoint_is_complete_when_all_parts_are_there", "[membership]") {
     play.membership.part_ready(1, {"ben", 1, 10, 1, {}}, 78);
     CHECK_FALSE(play.round({"anna", "ben"}, 4).complete);
 }
+
+TEST_CASE("who_sends_before_a_round_opens_does_not_shorten_the_deadline", "[membership]") {
+    Play play({.min_hosts = 2, .min_deadline = Millis(10)});
+    play.hello("anna");
+    play.hello("ben");
+    REQUIRE(play.close());
+    for (uint64_t step = 0; step < 9; ++step) {
+        play.sends("anna", step);  // with overlap: while the round before was still open
+        play.round({"ben"}, step);
+    }
+    CHECK(play.membership.deadline() == Millis(150));
+}

@@ -62,6 +62,41 @@ TEST_CASE("time_lost_to_waiting_for_data_is_shown_when_it_matters") {
     CHECK_THAT(read_text(f.dir / "metrics.jsonl"), Contains("\"waited_seconds\":0.250000"));
 }
 
+TEST_CASE("a_round_is_told_to_people_and_to_plots") {
+    Fixture f;
+    StepLog log(f.dir.path(), 0, f.options(0));
+    f.run(log, 1, 1);
+    CHECK(log.line().find("hosts") == std::string::npos);  // alone
+    CHECK(read_text(f.dir / "metrics.jsonl").find("\"round\"") == std::string::npos);
+    f.time += 0.5;
+    log.step(
+        {.step             = 2,
+         .loss             = 1.0f,
+         .n_tokens         = 1000,
+         .n_samples        = 4,
+         .round            = 1,
+         .in               = {"anna", "ben"},
+         .late             = {"cleo"},
+         .n_sent           = 7000,
+         .up_bytes         = 12'000'000,
+         .down_bytes       = 24'000'000,
+         .waited_for_hosts = 0.2}
+    );
+    CHECK_THAT(
+        log.line(), Contains("| round 1: anna, ben; late: cleo | up 12 MB, down 24 MB | waits "
+                             "20% for hosts |")
+    );
+    CHECK_THAT(
+        read_text(f.dir / "metrics.jsonl"),
+        Contains("\"samples\":4,\"hosts\":2,\"missing\":1,\"sent_bytes\":7000,") &&
+            Contains("\"round\":1,\"in\":[\"anna\",\"ben\"],\"late\":[\"cleo\"],"
+                     "\"up_bytes\":12000000,\"down_bytes\":24000000,"
+                     "\"waited_for_hosts_seconds\":0.200000}")
+    );
+    log.step({.step = 3, .loss = 1.0f, .in = {"a", "b", "c", "d", "e"}});
+    CHECK_THAT(log.line(), Contains(": 5 hosts | up"));
+}
+
 TEST_CASE("speed_memory_and_time_left_are_right") {
     Fixture f;
     StepLog log(f.dir.path(), 0, f.options(0));

@@ -2,11 +2,13 @@
 //
 //   export runs/small -o small-trained.gguf              the newest checkpoint of a run
 //   export model.gguf --type q8_0 -o model-q8_0.gguf
+//   export --nodes hosts.txt -o trained.gguf             what hosts have trained, from their store
 //
-// Read next: ggml-train/model-file.cpp.
+// Read next: ggml-train/model-file.cpp, tools/export-run.cpp.
 #include "ggml-train/checkpoint.h"
 #include "ggml-train/file.h"
 #include "ggml-train/model-file.h"
+#include "tools/export-run.h"
 #include "tools/flags.h"
 
 #include <algorithm>
@@ -44,10 +46,10 @@ static ModelFile load_any(const std::string & path) {
 int main(int argc, char ** argv) {
     return run_tool("export", [&] {
         std::vector<std::string> inputs;
-        std::string              out, type = "f32", name;
+        std::string              out, type = "f32", name, nodes, join;
         Flags                    flags(
                                "export", "writes a trained model as llama.cpp wants it",
-                               "CHECKPOINT|RUN|MODEL -o FILE [flags]"
+                               "CHECKPOINT|RUN|MODEL|--nodes HOSTS -o FILE [flags]"
                            );
         flags.positional("INPUT", inputs, "a checkpoint, a run's folder, or a model file");
         flags("out,o", out, "the file to write");
@@ -56,12 +58,19 @@ int main(int argc, char ** argv) {
             {"f32", "f16", "bf16", "q8_0"}
         );
         flags("name", name, "general.name in the file");
+        flags(
+            "nodes", nodes, "hosts.txt: fetch the model that these machines train from their store"
+        );
+        flags("join", join, "the same as one pasted line (hub --invite prints it)");
         flags.parse(argc, argv);
-        if (inputs.size() != 1) {
-            throw UsageError("name one checkpoint, run folder or model file");
+        const bool from_store = !nodes.empty() || !join.empty();
+        if (inputs.size() + (from_store ? 1 : 0) != 1) {
+            throw UsageError("name one checkpoint, run folder or model file, or --nodes hosts.txt");
         }
         flags.require("out");
-        const ModelFile model = load_any(inputs[0]);
+        const ModelFile model =
+            from_store ? fetch_run(join.empty() ? read_hosts(nodes) : parse_invite(join))
+                       : load_any(inputs[0]);
         if (!name.empty()) {
             gguf_set_val_str(model.keys.get(), "general.name", name.c_str());
         }

@@ -5,11 +5,10 @@
 //
 // For each replicator: bytes per step, seconds per step on the given lines, GB a day. A step takes as
 // long as computing plus travelling, or the longer of the two where they overlap.
-#include "comm/hosts.h"
 #include "ggml-train/graph.h"
 #include "models/blocks.h"
 #include "models/init.h"
-#include "optim/optim.h"
+#include "tools/estimate.h"
 #include "tools/flags.h"
 
 #include <algorithm>
@@ -88,13 +87,6 @@ std::vector<HostLine> lines(const PlanFlags & f) {
     return hosts;
 }
 
-// Seconds a message of `bytes` takes this host: up once, down from everybody else.
-double travel(const HostLine & host, double bytes, size_t n_hosts, bool dense) {
-    const double received =
-        dense ? 2.0 * bytes : bytes * static_cast<double>(n_hosts - 1);  // butterfly
-    return bytes * 8e-6 / host.up + received * 8e-6 / host.down;
-}
-
 void print_plan(const PlanFlags & f, const ModelFile & model) {
     const std::vector<ParamView> params = param_shapes(model.config);
     const std::vector<HostLine>  hosts  = lines(f);
@@ -109,35 +101,15 @@ void print_plan(const PlanFlags & f, const ModelFile & model) {
     for (const NameAndHelp & row : replicator_names()) {
         OptimOptions optim = f.optim;
         optim.replicator   = row.name;
-        int64_t  bytes     = 0;
-        uint64_t every     = 0;
-        while (bytes == 0 && every < 1000) {
-            bytes = message_bytes(optim, params, every++);
-        }
-        const bool       dense   = row.name == "full" || row.name == "diloco";
-        const HostLine * slowest = nullptr;
-        double           longest = 0.0;
-        for (const HostLine & host : hosts) {
-            const double seconds = travel(host, static_cast<double>(bytes), hosts.size(), dense) /
-                                   static_cast<double>(every);
-            if (seconds > longest) {
-                longest = seconds;
-                slowest = &host;
-            }
-        }
-        const double step = f.compute + longest, overlapped = std::max(f.compute, longest);
-        const double rounds = bytes ? 86400.0 / step / static_cast<double>(every) : 0.0;
-        const double down   = dense ? 2.0 : static_cast<double>(hosts.size() - 1);
+        const Cost cost    = estimate(optim, params, hosts, f.compute);
+        const auto every   = static_cast<unsigned long long>(cost.every);
         std::printf(
             "%-11s %12lld %10s %10.2f %10.2f %9.1f %9.1f  %s\n", row.name.c_str(),
-            static_cast<long long>(bytes),
-            bytes
-                ? format(every == 1 ? "step" : "%llu steps", static_cast<unsigned long long>(every))
-                      .c_str()
-                : "never",
-            step, overlapped, rounds * static_cast<double>(bytes) / 1e9,
-            rounds * static_cast<double>(bytes) * down / 1e9,
-            slowest ? format("%s, %.2f s", slowest->name.c_str(), longest).c_str() : "-"
+            static_cast<long long>(cost.round_bytes),
+            cost.round_bytes ? format(every == 1 ? "step" : "%llu steps", every).c_str() : "never",
+            cost.step_s, cost.overlapped_s, cost.up_gb_day, cost.down_gb_day,
+            cost.slowest.empty() ? "-"
+                                 : format("%s, %.2f s", cost.slowest.c_str(), cost.travel_s).c_str()
         );
     }
 }

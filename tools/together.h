@@ -60,15 +60,28 @@ public:
     // Peers for these settings; once.
     RunPeers & peers(const OptimOptions & optim, const std::vector<ParamView> & params);
 
+    // What the run costs a day, in one line. compute_s: of a step on this machine.
+    std::string
+    cost(const OptimOptions & optim, const ModelConfig & config, double compute_s) const;
+
     // After the last step: the others may still need what we have.
     void finish();
 
 private:
+    void check_line();
+
     NodesFlags                flags_;
     Hosts                     hosts_;
     std::string               host_;
     std::unique_ptr<Meeting>  meeting_;
     std::unique_ptr<RunPeers> peers_;
 };
+
+// What another host has put into the store for those without the file: a model without weights.
+ModelFile described_model(const Bytes & description);
+
+// Set for the replicators that send everything: hosts average a share each (comm/butterfly.h).
+std::optional<DenseCodec>
+dense_codec(const OptimOptions & optim, const std::vector<ParamView> & params);
 
 }  // namespace gt

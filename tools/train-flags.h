@@ -21,6 +21,7 @@ struct TrainFlags {
     float        smoothing = 0.0f;
     Schedule     schedule{.lr = 0.0f};
     OptimOptions optim{.replicator = "auto"};
+    std::string  overlap = "0";
 
     int64_t     eval_every = 0, eval_batches = 16, save_every = 0, keep = 3, log_every = 10;
     int         threads = 0, ranks = 1;
@@ -63,6 +64,9 @@ struct TrainFlags {
         visit("rate", optim.rate, "random, striding, slicing: share of the rows sent");
         visit("momentum-decay", optim.decay, "of the momentum that stays");
         visit("every", optim.every, "steps per round; 0: 1, or 30 for diloco and sparseloco");
+        visit(
+            "overlap", overlap, "1: a round travels while the next gradient is computed", {"0", "1"}
+        );
         visit("sign", optim.sign, "update by sign only", {"auto", "on", "off"});
     }
 
@@ -81,7 +85,11 @@ struct TrainFlags {
         visit("export", export_to, "trained model; default: the model's name with -trained");
         visit("export-type", export_type, "its weights", {"f32", "f16", "bf16", "q8_0"});
         visit("fresh", fresh, "start over; the run that is there is set aside");
-        visit("micro", micro, "samples computed at once, a divisor of --batch; 0: what fits");
+        visit(
+            "micro", micro,
+            "samples computed at once, a divisor of --batch; 0: what fits, together at most an "
+            "eighth"
+        );
         visit("threads,t", threads, "CPU threads; 0: all cores");
         visit("ranks", ranks, "workers in this host that share each step, and its threads");
         visit(

@@ -93,6 +93,7 @@ int train_gpt(GptFlags & f, Flags & flags) {
         f, task.model.config, task.T, static_cast<int64_t>(data.info().n_train) / task.T
     );
     task.n_per_sample = task.T;
+    task.data_digest  = data.info().digest;
     task.train        = [&](uint64_t step, const std::string & host, int64_t begin, int64_t end) {
         return data.train(f.seed, step, host, begin, end, task.T);
     };

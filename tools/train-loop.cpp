@@ -16,24 +16,8 @@ namespace gt {
 
 namespace {
 
-// Our place in the run (SharedRun::mark) lies among the checkpoint's flags.
-constexpr const char * kMark = "run-mark";
-
-std::string to_hex(const Bytes & bytes) {
-    std::string text;
-    for (uint8_t byte : bytes) {
-        text += format("%02x", byte);
-    }
-    return text;
-}
-
-Bytes from_hex(const std::string & text) {
-    Bytes bytes;
-    for (size_t i = 0; i + 1 < text.size(); i += 2) {
-        bytes.push_back(static_cast<uint8_t>(std::stoi(text.substr(i, 2), nullptr, 16)));
-    }
-    return bytes;
-}
+// The data's digest lies among the checkpoint's flags.
+constexpr const char * kData = "data-digest";
 
 bool all_numbers(std::span<const float> values) {
     return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
@@ -86,7 +70,8 @@ public:
         if (f_.steps == 0) {
             plan_hours();
         }
-        on_first(ranks_, [&] { introduce(); });
+        const double compute_s = together_.alone() ? 0.0 : measure(1);
+        on_first(ranks_, [&] { introduce(compute_s); });
         join(task_.fresh && checkpoint.empty());
         log_ = std::make_unique<StepLog>(
             f_.out, trainer().step(),
@@ -98,21 +83,14 @@ public:
         );
         interrupt_ = ranks_.rank() == 0 ? std::make_unique<Interrupt>() : nullptr;
         while (!at_end() && !asked_to_stop()) {
-            const double     waited = waited_for_data();
-            const StepResult result = trainer().train();
-            const uint64_t   step   = result.step;
-            log_->step(
-                {.step      = step + 1,
-                 .loss      = static_cast<float>(result.loss),
-                 .lr        = result.lr,
-                 .grad_norm = static_cast<float>(result.grad_norm),
-                 .n_tokens  = static_cast<uint64_t>(f_.batch * task_.n_per_sample),
-                 .n_missing = result.n_missing,
-                 .waited    = waited_for_data() - waited}
-            );
-            after_step(step + 1, result.validate);
+            const double waited = waited_for_data();
+            StepResult   result = trainer().train();
+            if (at_end()) {
+                trainer().drain(result);
+            }
+            log_->step(record_of(result, waited_for_data() - waited));
+            after_step(result.step + 1, result.validate);
         }
-        trainer().drain();
         return from_first(ranks_, [&] { return finish(); });
     }
 
@@ -130,20 +108,42 @@ private:
         return task_.waited && ranks_.rank() == 0 ? task_.waited() : 0.0;
     }
 
-    // How many steps --hours are: a few gradients are computed and timed, and thrown away.
-    void plan_hours() {
+    StepRecord record_of(const StepResult & result, double waited_for_data) const {
+        return {
+            .step             = result.step + 1,
+            .loss             = static_cast<float>(result.loss),
+            .lr               = result.lr,
+            .grad_norm        = static_cast<float>(result.grad_norm),
+            .n_tokens         = static_cast<uint64_t>(result.n_samples * task_.n_per_sample),
+            .n_samples        = static_cast<uint64_t>(result.n_samples),
+            .waited           = waited_for_data,
+            .round            = result.round + 1,
+            .in               = result.in,
+            .late             = result.late,
+            .n_sent           = result.n_sent,
+            .up_bytes         = result.up_bytes,
+            .down_bytes       = result.down_bytes,
+            .waited_for_hosts = result.waited};
+    }
+
+    // Seconds of a step's gradient: a few micro-batches are computed and timed, and thrown away.
+    double measure(int n) {
         const auto from = std::chrono::steady_clock::now();
-        for (int i = 0; i < 3; ++i) {
+        for (int i = 0; i < n; ++i) {
             const auto batch = from_first(ranks_, [&] {
                 return task_.train(i, peers_.host(), 0, f_.batch).part(0, f_.micro);
             });
             rank_.graph().run(batch);
         }
+        const int64_t n_turns = (f_.batch / f_.micro + ranks_.size() - 1) / ranks_.size();
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - from;
+        return std::max(test_step_seconds(), took.count() / n * static_cast<double>(n_turns));
+    }
+
+    // How many steps --hours are.
+    void plan_hours() {
+        const double each = measure(3);
         on_first(ranks_, [&] {
-            const int64_t n_turns = (f_.batch / f_.micro + ranks_.size() - 1) / ranks_.size();
-            const double  each =
-                std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count() / 3 *
-                static_cast<double>(n_turns);
             f_.steps          = std::max<int64_t>(1, static_cast<int64_t>(f_.hours * 3600 / each));
             f_.schedule.steps = f_.steps;
             std::printf(
@@ -153,7 +153,8 @@ private:
         });
     }
 
-    void introduce() {
+    // compute_s: of a step, with other hosts.
+    void introduce(double compute_s) {
         if (!f_.eval_every) {
             f_.eval_every = std::max<int64_t>(1, f_.steps / 20);
         }
@@ -184,6 +185,9 @@ private:
             f_.portable || f_.device != "cpu" ? "portable ops" : "fused ops",
             f_.recompute ? ", blocks recomputed" : ""
         );
+        if (!together_.alone()) {
+            std::printf("cost     %s\n", together_.cost(f_.optim, config, compute_s).c_str());
+        }
         std::printf("run      %s\n", f_.out.c_str());
         std::fflush(stdout);
     }
@@ -265,7 +269,12 @@ private:
             .step   = trainer().step(),
             .flags  = flags_.values(),
             .state  = rank_.state()};
-        c.flags.push_back({kMark, to_hex(peers_.mark())});
+        for (const HostCounter & counter : trainer().counters()) {
+            c.state.counters.push_back(counter);
+        }
+        c.flags.push_back({kData, std::to_string(task_.data_digest)});
+        mark_ = peers_.mark();
+        c.state.blobs.push_back({"run-mark", {&mark_}});
         return c;
     }
 
@@ -290,7 +299,14 @@ private:
             Checkpoint c = checkpoint();
             load_checkpoint(path, c);
             for (const auto & [name, value] : c.flags) {
-                mark_ = name == kMark ? from_hex(value) : mark_;
+                if (name == kData && value != std::to_string(task_.data_digest)) {
+                    throw Error(
+                        "the training data has changed since " + path +
+                        " was saved: bring the old data back to go on with that run, train on the "
+                        "new data from what export makes of the run (with another --out), or start "
+                        "over with --fresh"
+                    );
+                }
             }
             return c.step;
         });
@@ -305,7 +321,7 @@ private:
     RunPeers &                 peers_;
     LocalGroup &               ranks_;
     TrainRank                  rank_;
-    Bytes                      mark_;  // our place in the run, from the checkpoint; on rank 0
+    Bytes                      mark_;  // our place in the run, of the checkpoint; on rank 0
     std::unique_ptr<StepLog>   log_;
     std::unique_ptr<Interrupt> interrupt_;  // on rank 0
 };

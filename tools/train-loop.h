@@ -22,6 +22,7 @@ struct TrainTask {
     int64_t      T            = 0;         // tokens per sample
     const char * unit         = "tokens";  // what is counted per second
     int64_t      n_per_sample = 0;         // of them in one sample
+    uint64_t     data_digest  = 0;         // of all that `train` gives; 0: not known
 
     // Samples [begin, end) of a step on this host.
     std::function<Batch(uint64_t step, const std::string & host, int64_t begin, int64_t end)> train;

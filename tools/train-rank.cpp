@@ -4,6 +4,7 @@
 #include "tools/run-devices.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace gt {
 
@@ -21,6 +22,11 @@ WholeWeights::WholeWeights(const HostState & state) {
         }
         views.push_back({weight.name, copies.back()});
     }
+}
+
+double test_step_seconds() {
+    const char * text = std::getenv("GT_TEST_STEP_SECONDS");
+    return text ? std::strtod(text, nullptr) : 0.0;
 }
 
 // A rank's share of the host's threads.
@@ -52,7 +58,8 @@ TrainRank::TrainRank(
     trainer_ = std::make_unique<Trainer>(
         ranks_, *graph_, *shards_, *optimizer_, *shared_, peers,
         StepSource{
-            .samples   = [&](uint64_t step) { return task.train(step, peers.host(), 0, f.batch); },
+            .samples   = [&](uint64_t step,
+                           int64_t  n) { return task.train(step, peers.host(), 0, n); },
             .lr        = [&](uint64_t step) { return f.schedule.at(step); },
             .grad_norm = [this] { return host_grad_norm(); },
             .join      = join_messages},
@@ -60,7 +67,9 @@ TrainRank::TrainRank(
             .clip       = f.clip,
             .overlap    = f.optim.overlap ? 1u : 0u,
             .steps      = static_cast<uint64_t>(f.steps),
-            .loss_scale = f.compute == "f16" ? 65536.0f : 1.0f}
+            .loss_scale = f.compute == "f16" ? 65536.0f : 1.0f,
+            .batch      = f.batch,
+            .step_s     = test_step_seconds()}
     );
 }
 

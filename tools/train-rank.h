@@ -29,6 +29,10 @@ struct RankMemory {
     size_t activations = 0;
 };
 
+// GT_TEST_STEP_SECONDS, for tests and benchmarks only: the gradient of a whole batch lasts at least so
+// long, as if this machine were slow, or alone on its processor. 0: as long as it does.
+double test_step_seconds();
+
 class TrainRank {
 public:
     // Collective. Takes the weights of task.model, which must stay until all ranks are made.

@@ -77,6 +77,29 @@ static float default_lr(int64_t n_params, const std::string & rule) {
     return static_cast<float>(rule == "muon" ? 4.0 * adamw : adamw);
 }
 
+// What only makes sense as a whole is made so: the same on every host, since the settings are.
+static void settle_rounds(TrainFlags & f, bool alone) {
+    f.optim.overlap     = f.overlap == "1";
+    const int64_t every = static_cast<int64_t>(steps_per_round(f.optim));
+    if (!alone && f.optim.overlap && f.optim.replicator == "full" && every < 2) {
+        throw UsageError(
+            "--overlap 1 with --replicator full needs --every 2 or more: hosts average "
+            "the round before they send the next"
+        );
+    }
+    if (!alone && f.steps == 0) {
+        throw UsageError("--hours is for a machine alone: machines have different speeds, and all "
+                         "must know the last step; say --steps or --tokens");
+    }
+    if (f.steps % every != 0) {
+        f.steps += every - f.steps % every;
+        std::printf(
+            "%lld steps, so that the last round of %lld is whole\n",
+            static_cast<long long>(f.steps), static_cast<long long>(every)
+        );
+    }
+}
+
 void settle(
     TrainFlags & f, Flags & flags, TrainTask & task, Together & together, const Flags::Values & own
 ) {
@@ -91,11 +114,16 @@ void settle(
     Flags::Values values = run.values();
     values.insert(values.end(), own.begin(), own.end());
     together.agree(flags, values, task.model, task.fresh);
+    settle_rounds(f, together.alone());
     task.T               = f.context ? f.context : task.T;
     f.schedule.steps     = f.steps;
     const auto n_devices = static_cast<int>(parse_devices(f.device).size());
     f.ranks              = n_devices > 1 && f.ranks == 1 ? n_devices : f.ranks;
-    fit_memory(f, task, flags.given("micro") && f.micro > 0);
+    const bool given     = flags.given("micro") && f.micro > 0;
+    if (f.micro == 0 && !together.alone()) {
+        f.micro = std::max<int64_t>(1, f.batch / 8);  // a slow host does a part of it: see pace.h
+    }
+    fit_memory(f, task, given);
 }
 
 std::string find_run(
