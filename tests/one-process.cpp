@@ -155,7 +155,8 @@ int run(char ** argv) {
         return data.train(f.seed, step, host, begin, end, task.T);
     };
     choose_defaults(f, task.model.config, task.T, static_cast<int64_t>(data.info().n_train));
-    Flags    none("", "", "");
+    Flags none("", "", "");
+    f.visit_session(none);  // settle asks which of them were given
     Together alone{NodesFlags{}};
     settle(f, none, task, alone);
 
