@@ -362,7 +362,7 @@ TEST_CASE("memory_that_runs_out_on_one_rank_ends_all_with_one_message") {
         run_ranks(3, [&](LocalGroup & ranks) {
             TrainFlags f = some_flags(3, "optimizer", 4, 1);
             f.device     = ranks.rank() == 2 ? "fake:1:1" : "fake:1";  // one has 1 MB
-            f.micro      = 64;
+            f.batch = f.micro = 64;
             TrainRank rank(f, task, ranks, peers);
             rank.trainer().join({}, true);
         });
