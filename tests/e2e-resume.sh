@@ -7,7 +7,11 @@ RANDOM=${GT_SEED:=$$}
 echo "GT_SEED=$GT_SEED repeats this choice of moments"
 tiny gpt2 s.gguf
 
-# same_run OPTION...: in folder a/ alone; in b/ killed several times, then stopped by Ctrl+C
+# last_step: how far the run in run/ has come
+last_step() { grep -o '^{"step":[0-9]*' run/metrics.jsonl 2>/dev/null | tail -1 | cut -d: -f2 || true; }
+
+# same_run OPTION...: in folder a/ alone; in b/ killed several times, then stopped by Ctrl+C. Steps in b/
+# last long enough to be met one by one.
 same_run() {
     rm -rf a b
     mkdir a b
@@ -15,9 +19,10 @@ same_run() {
                    --eval-every 20 --sample-every 45 "$@")
     (cd a && train "${command[@]}" >out.txt 2>&1) || { cat a/out.txt; fail "the run alone failed"; }
     cd b
+    local -x GT_TEST_STEP_SECONDS=0.02
     local step=0 n_killed=0 n_resumed=0 code
     for ((i = 0; i < 5; ++i)); do
-        step=$((step + 3 + RANDOM % 14))
+        step=$(($(last_step) + 3 + RANDOM % 12))
         start "${command[@]}"
         wait_for_step run "$step" "$pid"
         sleep "0.00$((RANDOM % 10))"
@@ -28,7 +33,7 @@ same_run() {
     [ $n_killed -ge 3 ] && [ $n_resumed -ge 2 ] || fail "only $n_killed kills, $n_resumed resumed: nothing is proven"
 
     start "${command[@]}"
-    wait_for_step run 82 "$pid"
+    wait_for_step run $(($(last_step) + 4)) "$pid"
     kill -INT "$pid"
     code=0
     wait "$pid" || code=$?

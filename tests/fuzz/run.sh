@@ -26,7 +26,7 @@ sources_of() {
     if [[ -n $listed ]]; then
         tr ' ' '\n' <<<"$listed"
     else
-        ls optim/*.cpp ggml-train/base.cpp | grep -v -e demo-graph -e demo-plan
+        ls optim/*.cpp ggml-train/base.cpp | grep -v demo-graph
     fi
     echo "tests/fuzz/fuzz-$1.cpp"
 }
