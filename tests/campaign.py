@@ -256,6 +256,7 @@ def main():
     args = args.parse_args()
     names = [name for name in (SHORT if args.short else FAULTS) if args.only in name]
     lab = Lab(args.bin, args.work + "/campaign")
+    lab.env["GT_TEST_STEP_SECONDS"] = "0.1"  # so that a fault meets the run, however fast the machine
     with ThreadPoolExecutor(args.jobs) as pool:
         good = list(pool.map(lambda name: play(lab, args, name), names))
     print(f"campaign: {sum(good)} of {len(names)} faults survived")

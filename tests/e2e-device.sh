@@ -55,7 +55,7 @@ done
 expect 1 "--compute bf16: the fused ops of the CPU are F32" train $small --compute bf16 --out no
 
 # trouble is one line
-expect 1 "out of memory" train $small --device fake:2:1 --out no
+expect 1 "out of memory" train $small --device fake:2:1 --shard none --micro 4 --out no
 expect 1 "--device cuda: " train $small --device cuda:0,cuda:1 --out no
 [ "$(wc -l <out.txt)" = 1 ] || { cat out.txt; fail "no GPU: more than one line"; }
 expect 1 "devices are cpu, cuda:0" train $small --device gpu --out no
