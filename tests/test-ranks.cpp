@@ -256,7 +256,7 @@ TEST_CASE("streamed_ranks_divide_weights_gradients_and_state_between_them") {
     CHECK(alone >= 16.0 * static_cast<double>(n_params(config)));  // two of them, and two moments
 }
 
-TEST_CASE("a_model_beyond_the_memory_of_a_rank_trains_when_ranks_stream_it") {
+TEST_CASE("a_model_beyond_the_memory_of_a_rank_trains_when_ranks_stream_it", "[device]") {
     const ModelConfig config = wide();
     TrainFlags        f      = some_flags(4, "full", 4, 1);
     f.optim.chunk            = "16x16";
@@ -283,7 +283,7 @@ TEST_CASE("a_model_beyond_the_memory_of_a_rank_trains_when_ranks_stream_it") {
     }
 }
 
-TEST_CASE("sharding_and_micro_batch_follow_from_the_memory_of_a_rank") {
+TEST_CASE("sharding_and_micro_batch_follow_from_the_memory_of_a_rank", "[device]") {
     const TrainTask task   = some_task(wide(), 64);
     const auto      fitted = [&](int n_ranks, const char * device, bool given) {
         TrainFlags f  = some_flags(n_ranks, "auto", 64, given ? 16 : 0);
@@ -353,7 +353,7 @@ TEST_CASE("a_rank_that_fails_in_a_run_ends_all_with_one_message") {
     }
 }
 
-TEST_CASE("memory_that_runs_out_on_one_rank_ends_all_with_one_message") {
+TEST_CASE("memory_that_runs_out_on_one_rank_ends_all_with_one_message", "[device]") {
     const ModelConfig config = small("gpt2");
     const TrainTask   task   = some_task(config, 4);
     Recorder          peers;

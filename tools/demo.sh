@@ -40,7 +40,7 @@ if [ ! -f hosts.txt ]; then
     echo "ben -" >>hosts.txt
 fi
 threads=$((($(nproc) + 1) / 2))
-train="train-gpt -m small.gguf --nodes hosts.txt --steps $steps --batch 8 --min-hosts 2 --threads $threads"
+train="train-gpt -m small.gguf --nodes hosts.txt --steps $steps --batch 8 --micro 4 --min-hosts 2 --threads $threads"
 
 say "training on two hosts, $steps steps (Ctrl+C saves; the same command goes on)"
 echo "ben's words are in $PWD/ben.txt"
