@@ -8,7 +8,7 @@ mkdir books build && cp text.txt books/ && ln -s "$bin" build/bin
 export PATH="$bin:$PATH"
 awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on' "$readme" >commands.sh
 [ "$(wc -l <commands.sh)" -ge 5 ] || fail "found no commands in the README"
-# eight walks through 60,000 pictures take minutes: two steps show that the command is right
+# five walks through 60,000 pictures take minutes: two steps show that the command is right
 cat - commands.sh >short.sh <<<'train-vit() { command train-vit "$@" --steps 2; }'
 bash -euxo pipefail short.sh >out.txt 2>&1 || { tail -20 out.txt; fail "a command of the README failed"; }
 for made in small.gguf small-trained.gguf small-q8_0.gguf fashion-trained.gguf hosts.txt; do

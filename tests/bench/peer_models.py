@@ -81,3 +81,41 @@ def adamw(model, lr, decay=0.1, betas=(0.9, 0.95)):
         {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=True)
+
+
+class Muon(torch.optim.Optimizer):
+    """Our rule `muon`: matrices move by the orthogonal part of the momentum (Newton-Schulz, five steps), scaled
+    to AdamW's reach; everything else by its sign. Queries, keys and values are matrices of their own."""
+
+    def __init__(self, model, lr, decay=0.1, momentum=0.9):
+        tables = ("cls", "positions")
+        groups = []
+        for name, p in model.named_parameters():
+            parts = 3 if name.endswith("qkv.weight") else 1
+            kind = 0 if p.dim() < 2 else -1 if name in tables else parts
+            groups.append({"params": [p], "parts": kind, "weight_decay": decay if p.dim() >= 2 else 0.0})
+        super().__init__(groups, dict(lr=lr, momentum=momentum))
+
+    @staticmethod
+    def orthogonal(x):
+        x = x / (x.norm() + 1e-20)
+        tall = x.shape[0] > x.shape[1]
+        x = x.T if tall else x
+        for _ in range(5):
+            a = x @ x.T
+            x = 3.4445 * x + (-4.7750 * a + 2.0315 * (a @ a)) @ x
+        return x.T if tall else x
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            p, beta = group["params"][0], group["momentum"]
+            m = self.state[p].setdefault("m", torch.zeros_like(p))
+            m.mul_(beta).add_(p.grad)
+            u = p.grad + beta * m
+            if group["parts"] <= 0:
+                u = u.sign()
+            else:
+                parts = u.flatten(1).chunk(group["parts"])
+                u = torch.cat([0.2 * max(x.shape) ** 0.5 * self.orthogonal(x) for x in parts]).view_as(p)
+            p.mul_(1 - group["lr"] * group["weight_decay"]).add_(u, alpha=-group["lr"])
