@@ -1,7 +1,9 @@
-// optim/device-rules.cpp — sgd.cpp and adamw.cpp on a device: the host computes a step's scalars, in
-// the same order, and starts a kernel.
+// optim/device-rules.cpp — sgd.cpp, adamw.cpp and muon.cpp on a device: the host computes a step's
+// scalars, in the same order, and starts kernels.
 #include "ggml-train/cuda/table.h"
 #include "optim/on-device.h"
+
+#include <algorithm>
 
 namespace gt {
 
@@ -97,6 +99,61 @@ private:
     AdamStep                      step_;
 };
 
+class Muon : public Rule {
+public:
+    Muon(std::vector<RuleTensor> tensors, const MuonOptions & options, Device & device)
+        : tensors_(std::move(tensors)), options_(options), device_(device) {
+        std::vector<size_t> sizes;
+        size_t              largest = 0, room = 0;
+        for (const RuleTensor & tensor : tensors_) {
+            sizes.push_back(options.momentum > 0.0f ? tensor.weight.size() : 0);
+            if (tensor.kind == ParamKind::matrix) {
+                largest = std::max(largest, tensor.weight.size());
+                room    = std::max(room, cuda::orthogonalise_bytes(tensor.rows, tensor.cols));
+            }
+        }
+        momentum_ = make_device_state(device_, sizes, "muon's momentum");
+        matrix_   = static_cast<float *>(device_.alloc(largest * sizeof(float), "muon's matrix"));
+        room_     = device_.alloc(room, "muon's products");
+    }
+
+    void begin(float lr) override { lr_ = lr; }
+
+    void update(int tensor, int64_t offset, int64_t n, const float * u, float scale) override {
+        const RuleTensor & t    = tensors_[tensor];
+        const float        rate = lr_ * t.lr, keep = 1.0f - rate * t.decay;
+        float *            p       = t.weight.data() + offset;
+        float *            m       = momentum_[tensor].data() + offset;
+        const auto &       kernels = device_.kernels();
+        if (t.kind != ParamKind::matrix) {
+            const cuda::SignStep step{
+                .scale = scale, .momentum = options_.momentum, .keep = keep, .step = rate};
+            kernels.nesterov_sign(nullptr, n, step, u, m, p);
+            return;
+        }
+        GT_CHECK(n == t.rows * t.cols, "muon needs a matrix in one piece");
+        kernels.nesterov(nullptr, n, scale, options_.momentum, u, m, matrix_);
+        const float * direction =
+            kernels.orthogonalise(nullptr, t.rows, t.cols, options_.n_steps, matrix_, room_);
+        kernels.sgd(nullptr, n, keep, rate * muon_growth(t), direction, p);
+    }
+
+    void add_state(OptimizerState & state, bool shared) override {
+        for (size_t i = 0; i < tensors_.size() && options_.momentum > 0.0f; ++i) {
+            state.tensors.push_back({"muon.m." + tensors_[i].name, momentum_[i], shared, &device_});
+        }
+    }
+
+private:
+    std::vector<RuleTensor>       tensors_;
+    MuonOptions                   options_;
+    Device &                      device_;
+    std::vector<std::span<float>> momentum_;
+    float *                       matrix_ = nullptr;  // the one that is made orthogonal
+    void *                        room_   = nullptr;
+    float                         lr_     = 0.0f;
+};
+
 }  // namespace
 
 std::unique_ptr<Rule> make_sgd_on_device(std::vector<RuleTensor> tensors, Device & device) {
@@ -107,6 +164,11 @@ std::unique_ptr<Rule> make_adamw_on_device(
     std::vector<RuleTensor> tensors, const AdamOptions & options, Device & device
 ) {
     return std::make_unique<AdamW>(std::move(tensors), options, device);
+}
+
+std::unique_ptr<Rule>
+make_muon_on_device(std::vector<RuleTensor> tensors, const MuonOptions & options, Device & device) {
+    return std::make_unique<Muon>(std::move(tensors), options, device);
 }
 
 }  // namespace gt

@@ -1,5 +1,6 @@
 #include "ggml-train/cuda/table.h"
 #include "optim/optim.h"
+#include "optim/squares.h"
 #include "optim/units.h"
 
 #include <algorithm>
@@ -14,25 +15,6 @@ int64_t grad_norm_parts(const OptimOptions & options, const std::vector<ParamVie
         n += (rows + step - 1) / step;
     }
     return n;
-}
-
-// The square of each element goes to one of 16 sums by its place, whatever the machine's lanes.
-static double sum_of_squares(const float * x, int64_t n) {
-    double  sums[16] = {};
-    int64_t i        = 0;
-    for (; i + 16 <= n; i += 16) {
-        for (int j = 0; j < 16; ++j) {
-            sums[j] = sums[j] + static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
-        }
-    }
-    for (int j = 0; i + j < n; ++j) {
-        sums[j] = sums[j] + static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
-    }
-    double total = 0.0;
-    for (const double sum : sums) {
-        total = total + sum;
-    }
-    return total;
 }
 
 // The same sums, by the kernel; a tensor's units follow one another.

@@ -3,8 +3,11 @@
 //
 // An orthogonal matrix has elements of the size 1 / root of its longer side; times 0.2 of that root they
 // move as far as AdamW's usually do (arXiv 2502.16982), so that one learning rate suits all rules.
+#include "ggml-train/cuda/muon.h"
+
 #include "optim/fixed-gemm.h"
 #include "optim/rule.h"
+#include "optim/squares.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,20 +16,25 @@ namespace gt {
 
 namespace {
 
-// Replaces x, rows <= cols, by U Vᵀ of its singular value decomposition, roughly.
-void orthogonalise(PaddedMatrix & x, int n_steps) {
-    const int64_t size  = x.rows * x.stride;
-    float *       v     = x.data.data();
-    double        norm2 = 0.0;
-    for (int64_t i = 0; i < size; ++i) {
-        norm2 += static_cast<double>(v[i]) * v[i];
+// Divides x by its norm, whose squares are summed unit by unit.
+void normalise(std::span<float> x) {
+    const auto n     = static_cast<int64_t>(x.size());
+    double     norm2 = 0.0;
+    for (int64_t i = 0; i < n; i += cuda::kNormUnit) {
+        norm2 = norm2 + sum_of_squares(x.data() + i, std::min(cuda::kNormUnit, n - i));
     }
     const float inverse = static_cast<float>(1.0 / (std::sqrt(norm2) + 1e-20));
-    for (int64_t i = 0; i < size; ++i) {
-        v[i] = v[i] * inverse;
+    for (float & v : x) {
+        v = v * inverse;
     }
-    PaddedMatrix a(x.rows, x.rows), square(x.rows, x.rows), next(x.rows, x.cols);
-    float *      pa = a.data.data();
+}
+
+// Replaces x, rows <= cols and of norm 1, by U Vᵀ of its singular value decomposition, roughly.
+void orthogonalise(PaddedMatrix & x, int n_steps) {
+    const int64_t size = x.rows * x.stride;
+    float *       v    = x.data.data();
+    PaddedMatrix  a(x.rows, x.rows), square(x.rows, x.rows), next(x.rows, x.cols);
+    float *       pa = a.data.data();
     for (int step = 0; step < n_steps; ++step) {
         multiply(x, transposed(x), true, a);
         multiply(a, a, true, square);
@@ -67,8 +75,9 @@ public:
         float grow = 1.0f;
         if (t.kind == ParamKind::matrix) {
             GT_CHECK(n == t.rows * t.cols, "muon needs a matrix in one piece");
+            normalise(x);
             to_orthogonal(t.rows, t.cols, x.data());
-            grow = 0.2f * std::sqrt(static_cast<float>(std::max(t.rows, t.cols)));
+            grow = muon_growth(t);
         } else {
             for (float & v : x) {
                 v = v > 0.0f ? 1.0f : v < 0.0f ? -1.0f : 0.0f;
@@ -88,7 +97,7 @@ public:
     }
 
 private:
-    // x [cols, rows] becomes the orthogonal matrix nearest to it.
+    // x [cols, rows], of norm 1, becomes the orthogonal matrix nearest to it.
     void to_orthogonal(int64_t rows, int64_t cols, float * x) const {
         PaddedMatrix given(rows, cols);
         for (int64_t r = 0; r < rows; ++r) {
@@ -110,6 +119,10 @@ private:
 };
 
 }  // namespace
+
+float muon_growth(const RuleTensor & tensor) {
+    return 0.2f * std::sqrt(static_cast<float>(std::max(tensor.rows, tensor.cols)));
+}
 
 std::unique_ptr<Rule> make_muon(std::vector<RuleTensor> tensors, const MuonOptions & options) {
     return std::make_unique<Muon>(std::move(tensors), options);

@@ -1,7 +1,8 @@
 // optim/on-device.h — optimizers for tensors in a device's memory: the same bits as on the host, by
-// the kernels of ggml-train/cuda/demo.h. Only messages leave the device, only messages enter it.
+// the kernels of ggml-train/cuda/demo.h and muon.h. Only messages leave the device, only messages
+// enter it.
 //
-// demo and steps without peers, with sgd or adamw; for everything else optim.h says that it has no
+// demo and steps without peers, with any rule; for everything else optim.h says that it has no
 // kernels. Read next: device-demo.cpp.
 #pragma once
 
@@ -29,6 +30,9 @@ std::unique_ptr<Optimizer> make_steps_on_device(OptimizerParts parts, bool sign,
 std::unique_ptr<Rule> make_sgd_on_device(std::vector<RuleTensor> tensors, Device & device);
 std::unique_ptr<Rule>
 make_adamw_on_device(std::vector<RuleTensor> tensors, const AdamOptions & options, Device & device);
+
+std::unique_ptr<Rule>
+make_muon_on_device(std::vector<RuleTensor> tensors, const MuonOptions & options, Device & device);
 
 // Zeroed device memory in the shape of the given tensors.
 std::vector<std::span<float>>

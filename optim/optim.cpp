@@ -86,7 +86,9 @@ static const RuleRow kRules[] = {
      [](const OptimOptions & o, std::vector<RuleTensor> tensors) {
          return make_muon(std::move(tensors), {.momentum = o.muon_momentum});
      },
-     nullptr},
+     [](const OptimOptions & o, std::vector<RuleTensor> tensors, Device & device) {
+         return make_muon_on_device(std::move(tensors), {.momentum = o.muon_momentum}, device);
+     }},
 };
 
 static const std::vector<NameAndHelp> kWires = {
@@ -255,7 +257,7 @@ make_messenger(const OptimOptions & o, const Resolved & r, const Units & units) 
 
 bool has_kernels(const OptimOptions & o) {
     const Resolved r = resolve(o);
-    return r.rule->on_device != nullptr && (!r.sends || o.replicator == "demo");
+    return !r.sends || o.replicator == "demo";
 }
 
 std::unique_ptr<Optimizer>

@@ -92,7 +92,7 @@ std::string rule_of(const OptimOptions & options);
 void check_options(const OptimOptions & options);
 
 // Whether its optimizer can work on tensors in a device's memory, by our kernels (demo, and steps
-// without peers, with sgd or adamw); else a device's tensors must be copied to the host and back.
+// without peers); else a device's tensors must be copied to the host and back.
 bool has_kernels(const OptimOptions & options);
 
 // Hosts hold equal weights after every so many steps: a run is a whole number of rounds.

@@ -48,6 +48,9 @@ struct MuonOptions {
     int n_steps = 5;  // Newton-Schulz iterations
 };
 
+// By how much an orthogonal matrix of the tensor's shape is multiplied.
+float muon_growth(const RuleTensor & tensor);
+
 std::unique_ptr<Rule> make_sgd(std::vector<RuleTensor> tensors);
 std::unique_ptr<Rule> make_adamw(std::vector<RuleTensor> tensors, const AdamOptions & options);
 

@@ -6,4 +6,5 @@
 #include "ggml-train/cuda/device.cu"
 #include "ggml-train/cuda/embedding.cu"
 #include "ggml-train/cuda/loss.cu"
+#include "ggml-train/cuda/muon.cu"
 #include "ggml-train/cuda/norm.cu"

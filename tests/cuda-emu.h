@@ -157,6 +157,9 @@ inline double __dadd_rn(double a, double b) {
 inline double __ddiv_rn(double a, double b) {
     return a / b;
 }
+inline double __dsqrt_rn(double a) {
+    return std::sqrt(a);
+}
 inline int __popc(unsigned x) {
     return __builtin_popcount(x);
 }

@@ -6,7 +6,7 @@ set -euo pipefail
 source "$(dirname "$0")/e2e.inc.sh" e2e-device "$1" "$2"
 tiny gpt2 s.gguf
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
-demo="-m s.gguf --data text.txt --micro 2 --steps 3 --save-every 1 --replicator demo --rule sgd --chunk 32x32"
+demo="-m s.gguf --data text.txt --micro 2 --steps 3 --save-every 1 --replicator demo"
 
 # two devices over NCCL: losses and weights of two CPU ranks
 train $demo --ranks 2 --portable --out cpu --export cpu.gguf >out.txt 2>&1 || { cat out.txt; fail "CPU ranks failed"; }

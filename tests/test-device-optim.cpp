@@ -109,6 +109,9 @@ OptimOptions small_demo() {
 TEST_CASE("a_device_sends_the_messages_of_the_host_and_moves_the_same_weights", "[device]") {
     OptimOptions options = small_demo();
     SECTION("signs") {}
+    SECTION("as it is by default") {
+        options = {};
+    }
     SECTION("adamw, other wire") {
         options.rule = "adamw";
         options.wire = "fp16";
@@ -166,18 +169,27 @@ TEST_CASE("a_device_takes_back_what_was_left_out", "[device]") {
 }
 
 TEST_CASE("ranks_on_devices_make_the_message_of_one_host", "[device]") {
-    const OptimOptions options = small_demo();
-    SimModel           model, whole;
-    Workers            workers(1);
-    auto               alone = make_optimizer(options, whole.params(options), workers);
-    Twins              first(model, options, 0, 2), second(model, options, 1, 2);
+    OptimOptions options = small_demo();
+    int          n_ranks = 2;
+    SECTION("signs") {}
+    SECTION("as it is by default") {
+        options = {};
+        n_ranks = GENERATE(2, 3, 4);
+    }
+    SimModel                            model, whole;
+    Workers                             workers(1);
+    std::vector<std::unique_ptr<Twins>> ranks;
+    for (int r = 0; r < n_ranks; ++r) {
+        ranks.push_back(std::make_unique<Twins>(model, options, r, n_ranks));
+    }
+    auto alone = make_optimizer(options, whole.params(options), workers);
     for (uint64_t step = 0; step < 2; ++step) {
         model.set_gradients(0, step);
         whole.set_gradients(0, step);
         const Bytes        want = alone->prepare(step, 0.1f, 1.0f);
         Round              round{.round = step, .has_mine = true};
         std::vector<Bytes> parts;
-        for (Twins * twins : {&first, &second}) {
+        for (const auto & twins : ranks) {
             twins->copy_gradients();
             parts.push_back(twins->on_device->prepare(step, 0.1f, 1.0f));
             CHECK(parts.back() == twins->on_host->prepare(step, 0.1f, 1.0f));
@@ -185,7 +197,7 @@ TEST_CASE("ranks_on_devices_make_the_message_of_one_host", "[device]") {
         REQUIRE(join_messages(parts) == want);
         round.messages = {{"a", 1, want}};
         alone->apply(round);
-        for (Twins * twins : {&first, &second}) {
+        for (const auto & twins : ranks) {
             twins->on_host->apply(round);
             twins->on_device->apply(round);
             twins->check_equal();
@@ -203,6 +215,13 @@ TEST_CASE("a_device_without_peers_steps_as_the_host_does", "[device]") {
     SECTION("signs") {
         options.rule = "sgd";
         options.sign = "on";
+    }
+    SECTION("muon") {
+        options.rule = "muon";
+    }
+    SECTION("muon without a momentum") {
+        options.rule          = "muon";
+        options.muon_momentum = 0.0f;
     }
     SimModel model;
     Twins    twins(model, options);
@@ -222,11 +241,12 @@ TEST_CASE("a_device_without_peers_steps_as_the_host_does", "[device]") {
 
 TEST_CASE("what_has_kernels_is_said_before_it_is_tried", "[device]") {
     CHECK(has_kernels({.replicator = "demo", .rule = "sgd"}));
+    CHECK(has_kernels({}));
     CHECK(has_kernels({.replicator = "none"}));
     CHECK(has_kernels({.replicator = "full", .alone = true}));
     CHECK_FALSE(has_kernels({.replicator = "full"}));
     CHECK_FALSE(has_kernels({.replicator = "diloco"}));
-    CHECK_FALSE(has_kernels({.replicator = "demo", .rule = "muon"}));
+    CHECK_FALSE(has_kernels({.replicator = "random"}));
 }
 
 TEST_CASE("devices_are_named_as_the_flag_says", "[device]") {

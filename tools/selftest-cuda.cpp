@@ -285,6 +285,7 @@ std::vector<SelftestRow> selftest_cuda(const SelftestOptions & options) {
     SelftestTable table(options);
     selftest_cuda_layers(table);
     selftest_cuda_demo(table);
+    selftest_cuda_muon(table);
     return table.rows;
 }
 

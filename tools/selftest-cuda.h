@@ -2,8 +2,8 @@
 //
 // The same tables run on a real card (selftest --cuda), under the emulator (plain, asan, tsan) and
 // over nvcc's PTX (tests/test-cuda-kernels.cpp). Shapes do not divide blocks, tiles or warps.
-// selftest-cuda.cpp: forward and backward, within rounding. selftest-cuda-demo.cpp: what hosts must
-// agree on, bit for bit.
+// selftest-cuda.cpp: forward and backward, within rounding. selftest-cuda-demo.cpp and -muon.cpp: what
+// hosts must agree on, bit for bit.
 #pragma once
 
 #include "ggml-train/base.h"
@@ -91,5 +91,6 @@ std::vector<float> selftest_values(int64_t n, uint64_t seed, float scale = 1.0f)
 
 void selftest_cuda_layers(SelftestTable & table);
 void selftest_cuda_demo(SelftestTable & table);
+void selftest_cuda_muon(SelftestTable & table);
 
 }  // namespace gt

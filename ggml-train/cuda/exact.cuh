@@ -29,6 +29,9 @@ __device__ inline double add(double a, double b) {
 __device__ inline double quotient(double a, double b) {
     return __ddiv_rn(a, b);
 }
+__device__ inline double root(double a) {
+    return __dsqrt_rn(a);
+}
 
 __device__ inline unsigned magnitude_bits(float x) {
     return __float_as_uint(x) & 0x7fffffffu;

@@ -15,6 +15,9 @@ const Kernels & kernels() {
         .take_sign       = cuda::take_sign,
         .sgd             = cuda::sgd,
         .adamw           = cuda::adamw,
+        .nesterov        = cuda::nesterov,
+        .nesterov_sign   = cuda::nesterov_sign,
+        .orthogonalise   = cuda::orthogonalise,
         .sums_of_squares = cuda::sums_of_squares,
         .digests         = cuda::digests,
     };

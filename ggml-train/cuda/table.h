@@ -2,8 +2,8 @@
 // holds two of them, a GPU's (gt-cuda) and the emulator's (tests/emulated.cpp), under the same names.
 #pragma once
 
-#include "ggml-train/cuda/demo.h"
 #include "ggml-train/cuda/kernels.h"
+#include "ggml-train/cuda/muon.h"
 
 namespace gt::cuda {
 
@@ -19,6 +19,9 @@ struct Kernels {
     decltype(&cuda::take_sign)       take_sign;
     decltype(&cuda::sgd)             sgd;
     decltype(&cuda::adamw)           adamw;
+    decltype(&cuda::nesterov)        nesterov;
+    decltype(&cuda::nesterov_sign)   nesterov_sign;
+    decltype(&cuda::orthogonalise)   orthogonalise;
     decltype(&cuda::sums_of_squares) sums_of_squares;
     decltype(&cuda::digests)         digests;
 };

@@ -1,0 +1,80 @@
+// ggml-train/cuda/muon.cu — compiled with -fmad=false, as demo.cu: what is fused says so.
+#include "ggml-train/cuda/muon.cuh"
+
+namespace gt::cuda {
+
+void nesterov(
+    Stream s, int64_t n, float scale, float momentum, const float * u, float * m, float * x
+) {
+    launch(nesterov_kernel, blocks_for(n, kThreads), kThreads, 0, s, n, scale, momentum, u, m, x);
+}
+
+void nesterov_sign(
+    Stream s, int64_t n, const SignStep & step, const float * u, float * m, float * p
+) {
+    launch(nesterov_sign_kernel, blocks_for(n, kThreads), kThreads, 0, s, n, step, u, m, p);
+}
+
+static void multiply(Stream s, void (*kernel)(Product), const Product & p) {
+    const auto tiles = [](int64_t n) { return static_cast<unsigned>((n + kSide - 1) / kSide); };
+    launch(kernel, dim3(tiles(p.cols), tiles(p.rows)), kProductThreads, 0, s, p);
+}
+
+float * orthogonalise(Stream s, int64_t rows, int64_t cols, int n_steps, float * x, void * room) {
+    const int64_t n = rows * cols, n_parts = (n + kNormUnit - 1) / kNormUnit;
+    const bool    tall = rows > cols;
+    const int64_t side = tall ? cols : rows, length = tall ? rows : cols;
+
+    auto *  parts   = static_cast<double *>(room);
+    float * inverse = reinterpret_cast<float *>(parts + n_parts);
+    float * next    = reinterpret_cast<float *>(parts + n_parts + 1);
+    float * gram    = next + n;
+    float * mixed   = gram + side * side;
+
+    sums_of_squares(s, n, kNormUnit, x, parts);
+    launch(inverse_norm_kernel, 1, 1, 0, s, n_parts, parts, inverse);
+    launch(normalise_kernel, blocks_for(n, kThreads), kThreads, 0, s, n, inverse, x);
+    for (int step = 0; step < n_steps; ++step) {
+        // the products along the longer side; symmetric ones may be read either way
+        multiply(
+            s, tall ? product_kernel<true, true> : product_kernel<false, false>,
+            {.rows      = side,
+             .cols      = side,
+             .depth     = length,
+             .a         = x,
+             .b         = x,
+             .out       = gram,
+             .symmetric = true}
+        );
+        multiply(
+            s, product_kernel<true, true>,
+            {.rows      = side,
+             .cols      = side,
+             .depth     = side,
+             .a         = gram,
+             .b         = gram,
+             .given     = gram,
+             .keep      = -4.7750f,
+             .mix       = 2.0315f,
+             .out       = mixed,
+             .symmetric = true}
+        );
+        multiply(
+            s, tall ? product_kernel<false, true> : product_kernel<true, true>,
+            {.rows  = rows,
+             .cols  = cols,
+             .depth = side,
+             .a     = tall ? x : mixed,
+             .b     = tall ? mixed : x,
+             .given = x,
+             .keep  = 3.4445f,
+             .out   = next}
+        );
+        float * const t = x;
+        x               = next;
+        next            = t;
+    }
+    return x;
+}
+
+}  // namespace gt::cuda

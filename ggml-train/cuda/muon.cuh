@@ -1,0 +1,141 @@
+// ggml-train/cuda/muon.cuh — products of matrices with the bits of optim/fixed-gemm.cpp, and what Muon
+// does around them.
+//
+// A block makes a tile of the product from tiles of its factors in shared memory. A thread keeps 8 x 4
+// sums in registers and adds to them in ascending order, one fused multiply-add after the other.
+#pragma once
+
+#include "ggml-train/cuda/exact.cuh"
+#include "ggml-train/cuda/muon.h"
+
+namespace gt::cuda {
+
+// ---- element by element ------------------------------------------------------------------------------
+
+__device__ inline float nesterov_value(float scale, float momentum, float u, float * m, int64_t i) {
+    const float x = mul(u, scale);
+    if (momentum <= 0.0f) {
+        return x;
+    }
+    m[i] = add(mul(momentum, m[i]), x);
+    return add(x, mul(momentum, m[i]));
+}
+
+__global__ void __launch_bounds__(kThreads)
+    nesterov_kernel(int64_t n, float scale, float momentum, const float * u, float * m, float * x) {
+    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
+         i += int64_t(gridDim.x) * kThreads) {
+        x[i] = nesterov_value(scale, momentum, u[i], m, i);
+    }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    nesterov_sign_kernel(int64_t n, SignStep s, const float * u, float * m, float * p) {
+    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
+         i += int64_t(gridDim.x) * kThreads) {
+        const float x    = nesterov_value(s.scale, s.momentum, u[i], m, i);
+        const float sign = x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f;
+        p[i]             = sub(mul(p[i], s.keep), mul(s.step, sign));
+    }
+}
+
+// One over the norm whose squares are summed in parts; one thread, for the parts have an order.
+__global__ void __launch_bounds__(1)
+    inverse_norm_kernel(int64_t n_parts, const double * parts, float * inverse) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < n_parts; ++i) {
+        sum = add(sum, parts[i]);
+    }
+    *inverse = float(quotient(1.0, add(root(sum), 1e-20)));
+}
+
+__global__ void __launch_bounds__(kThreads)
+    normalise_kernel(int64_t n, const float * inverse, float * x) {
+    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
+         i += int64_t(gridDim.x) * kThreads) {
+        x[i] = mul(x[i], *inverse);
+    }
+}
+
+// ---- products ----------------------------------------------------------------------------------------
+
+constexpr int kSide           = 64;  // of a tile of the product
+constexpr int kDepth          = 16;  // of the tiles of its factors
+constexpr int kProductThreads = 128;
+constexpr int kQuads          = kSide / 4 + 1;  // one more: writers down a column hit other banks
+
+struct alignas(16) Quad {
+    float v[4];
+};
+
+// out = keep * given + mix * (a · b), or a · b alone if nothing is given; [cols, rows]. symmetric: it
+// is known to be, so that half of it is copied from the other half.
+struct Product {
+    int64_t       rows = 0, cols = 0, depth = 0;
+    const float * a     = nullptr;
+    const float * b     = nullptr;
+    const float * given = nullptr;
+    float         keep = 0.0f, mix = 1.0f;
+    float *       out       = nullptr;
+    bool          symmetric = false;
+};
+
+// Elements [first, first + kSide) of a factor's n, for k in [k0, k0 + kDepth) of `depth`. In memory a
+// factor's elements lie side by side (across), or its k do. `absent` is for what is beyond.
+template <bool kAcross>
+__device__ inline void load_tile(
+    const float * from, int64_t n, int64_t first, int64_t depth, int64_t k0, float absent, Quad * to
+) {
+    for (int e = threadIdx.x; e < kSide * kDepth; e += kProductThreads) {
+        const int     i      = kAcross ? e % kSide : e / kDepth;
+        const int     k      = kAcross ? e / kSide : e % kDepth;
+        const bool    inside = first + i < n && k0 + k < depth;
+        const int64_t at     = kAcross ? (k0 + k) * n + first + i : (first + i) * depth + k0 + k;
+        to[k * kQuads + i / 4].v[i % 4] = inside ? from[at] : absent;
+    }
+}
+
+template <bool kAcrossA, bool kAcrossB>
+__global__ void __launch_bounds__(kProductThreads) product_kernel(Product p) {
+    GT_SHARED(Quad, a, kDepth * kQuads);
+    GT_SHARED(Quad, b, kDepth * kQuads);
+    const int64_t row0 = int64_t(blockIdx.y) * kSide, col0 = int64_t(blockIdx.x) * kSide;
+    if (p.symmetric && col0 < row0) {
+        return;  // the whole block: another one copies its tile here
+    }
+    const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    float     sum[8][4] = {};
+    for (int64_t k0 = 0; k0 < p.depth; k0 += kDepth) {
+        // 0 times -0 is -0, which changes no sum, not even the sign of one that is zero
+        load_tile<kAcrossA>(p.a, p.rows, row0, p.depth, k0, 0.0f, a);
+        load_tile<kAcrossB>(p.b, p.cols, col0, p.depth, k0, -0.0f, b);
+        __syncthreads();
+        for (int k = 0; k < kDepth; ++k) {
+            const Quad upper = a[k * kQuads + y], lower = a[k * kQuads + 8 + y];
+            const Quad right = b[k * kQuads + x];
+            for (int i = 0; i < 4; ++i) {
+                for (int j = 0; j < 4; ++j) {
+                    sum[i][j]     = __fmaf_rn(upper.v[i], right.v[j], sum[i][j]);
+                    sum[4 + i][j] = __fmaf_rn(lower.v[i], right.v[j], sum[4 + i][j]);
+                }
+            }
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < 8; ++i) {
+        const int64_t row = row0 + i / 4 * (kSide / 2) + 4 * y + i % 4;
+        for (int j = 0; j < 4; ++j) {
+            const int64_t col = col0 + 4 * x + j, at = row * p.cols + col;
+            if (row < p.rows && col < p.cols) {
+                const float value =
+                    p.given ? add(mul(p.keep, p.given[at]), mul(p.mix, sum[i][j])) : sum[i][j];
+                p.out[at] = value;
+                if (p.symmetric && col0 > row0) {
+                    p.out[col * p.cols + row] = value;
+                }
+            }
+        }
+    }
+}
+
+}  // namespace gt::cuda

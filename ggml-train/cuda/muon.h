@@ -1,0 +1,38 @@
+// ggml-train/cuda/muon.h — the muon rule on the device, with the bits of optim/muon.cpp.
+//
+// Hosts must agree on all of this: see demo.h. Products are chains of fused multiply-adds, as those of
+// optim/fixed-gemm.h, and nothing else is fused.
+#pragma once
+
+#include "ggml-train/cuda/demo.h"
+
+namespace gt::cuda {
+
+// x = scale * u; with a momentum: m = momentum * m + x, x = x + momentum * m. m may be null if it is 0.
+void nesterov(
+    Stream s, int64_t n, float scale, float momentum, const float * u, float * m, float * x
+);
+
+// The weights move by the sign of such an x: p = p * keep - step * sign(x).
+struct SignStep {
+    float scale = 1.0f, momentum = 0.0f, keep = 1.0f, step = 0.0f;
+};
+void nesterov_sign(
+    Stream s, int64_t n, const SignStep & step, const float * u, float * m, float * p
+);
+
+constexpr int64_t kNormUnit = 4096;  // elements whose squares are summed apart from the others
+
+// Memory that orthogonalise needs beside the matrix.
+inline size_t orthogonalise_bytes(int64_t rows, int64_t cols) {
+    const int64_t n = rows * cols, side = rows < cols ? rows : cols;
+    const int64_t n_doubles = (n + kNormUnit - 1) / kNormUnit + 1;
+    return static_cast<size_t>(n_doubles) * sizeof(double) +
+           static_cast<size_t>(n + 2 * side * side) * sizeof(float);
+}
+
+// The orthogonal matrix nearest to x [cols, rows], roughly: Newton-Schulz in n_steps. Returns where it
+// is: in x or in the room, which both change. REQUIRES: room has orthogonalise_bytes.
+float * orthogonalise(Stream s, int64_t rows, int64_t cols, int n_steps, float * x, void * room);
+
+}  // namespace gt::cuda
