@@ -140,19 +140,15 @@ static void parse_key(Hosts & out, const std::vector<std::string> & words, const
     }
     const std::optional<Bytes> bytes = from_base64(words[1]);
     if (words[0] == "key") {
-        Key32 secret{};
-        if (!bytes || bytes->size() != secret.size()) {
+        if (!bytes || bytes->size() != sizeof(Key32)) {
             place.fail("the key is not 43 letters of base64; " + next);
         }
-        std::copy(bytes->begin(), bytes->end(), secret.begin());
-        out.key  = words[1];
-        out.keys = keys_from_secret(secret);
+        out.key = words[1];
     } else {
         if (!bytes || bytes->size() != 64) {
             place.fail("the hub key is not 86 letters of base64; " + next);
         }
         out.hub_key = words[1];
-        out.keys    = keys_from_hub_form(words[1]);
     }
 }
 
@@ -176,7 +172,7 @@ parse_delivery(Hosts & out, const std::vector<std::string> & words, const Place 
     out.direct = words[1] == "direct";
 }
 
-Hosts parse_hosts(const std::string & text, const std::string & file) {
+Hosts parse_host_lines(const std::string & text, const std::string & file) {
     if (text.size() > kMaxFileBytes) {
         throw Error(file + ": larger than 1 MB; this is not a hosts file");
     }
@@ -218,6 +214,19 @@ Hosts parse_hosts(const std::string & text, const std::string & file) {
             file + ": no host has an address; add host:port to the one others can reach, or a line "
                    "'store s3://bucket/prefix'"
         );
+    }
+    return out;
+}
+
+Hosts parse_hosts(const std::string & text, const std::string & file) {
+    Hosts out = parse_host_lines(text, file);
+    if (out.key.empty()) {
+        out.keys = keys_from_hub_form(out.hub_key);
+    } else {
+        const Bytes bytes = *from_base64(out.key);  // 32 of them, parse_key has seen to it
+        Key32       secret{};
+        std::copy(bytes.begin(), bytes.end(), secret.begin());
+        out.keys = keys_from_secret(secret);
     }
     return out;
 }

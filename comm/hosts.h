@@ -41,10 +41,14 @@ struct Hosts {
 Hosts parse_hosts(const std::string & text, const std::string & file);
 Hosts read_hosts(const std::string & path);
 
+// The same but for `keys`: a certificate takes a hundred times as long as the text.
+Hosts parse_host_lines(const std::string & text, const std::string & file);
+
 std::string hosts_text(const Hosts & hosts);
 
 // For --join: "gt1." and letters that survive chat and mail; a checksum finds a cut-off line.
 std::string make_invite(const Hosts & hosts);
+std::string invite_text(const std::string & invite);  // the file
 Hosts       parse_invite(const std::string & invite);
 
 }  // namespace gt

@@ -18,7 +18,7 @@ std::string make_invite(const Hosts & hosts) {
     return kInviteMark + to_base64(bytes);
 }
 
-Hosts parse_invite(const std::string & invite) {
+std::string invite_text(const std::string & invite) {
     const std::string next = "; copy the whole line again, from gt1. to its end";
     std::string       letters;
     for (const char c : invite.substr(0, kMaxInviteBytes)) {
@@ -38,7 +38,11 @@ Hosts parse_invite(const std::string & invite) {
     if (!std::equal(sum.begin(), sum.begin() + 4, bytes->end() - 4)) {
         throw Error("invite: not complete, or a letter is wrong" + next);
     }
-    return parse_hosts(std::string(text.begin(), text.end()), "invite");
+    return {text.begin(), text.end()};
+}
+
+Hosts parse_invite(const std::string & invite) {
+    return parse_hosts(invite_text(invite), "invite");
 }
 
 }  // namespace gt
