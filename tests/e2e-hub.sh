@@ -5,13 +5,13 @@
 set -euo pipefail
 source "$(dirname "$0")/e2e.inc.sh" e2e-hub "$1" "$2"
 tiny gpt2 s.gguf
-port=$((10000 + $$ % 9000))
 trap 'kill $(jobs -p) 2>/dev/null || true; umount "$work/full/hub" 2>/dev/null || true' EXIT
 
 # invite FOLDER: hosts.txt of a hub that is none of the hosts
 invite() {
     mkdir -p "$1"/{hub,anna,ben}
-    "$bin/hub" --new --nodes "$1/hosts.txt" --name box --address "127.0.0.1:$((++port))" >/dev/null
+    port=$("$free_port")
+    "$bin/hub" --new --nodes "$1/hosts.txt" --name box --address "127.0.0.1:$port" >/dev/null
     printf 'anna - up=10 down=50\nben -\n' >>"$1/hosts.txt"
 }
 # serve FOLDER OPTION...: the hub, as $hub

@@ -5,14 +5,13 @@
 set -euo pipefail
 source "$(dirname "$0")/e2e.inc.sh" e2e-nodes "$1" "$2"
 tiny gpt2 s.gguf
-port=$((20000 + $$ % 20000))
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 
 # invite FOLDER hub|folder: hosts.txt for anna, ben and cleo
 invite() {
     mkdir -p "$1"/{anna,ben,cleo}
     if [ "$2" = hub ]; then
-        "$bin/hub" --new --nodes "$1/hosts.txt" --name anna --address "127.0.0.1:$((++port))" >/dev/null
+        "$bin/hub" --new --nodes "$1/hosts.txt" --name anna --address "127.0.0.1:$("$free_port")" >/dev/null
     else
         "$bin/hub" --new --nodes "$1/hosts.txt" --name anna --store "file://$work/$1/store" >/dev/null
     fi

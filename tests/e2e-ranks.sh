@@ -7,10 +7,9 @@ tiny gpt2 s.gguf --layers 3
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 
 # two hosts, one of them with three ranks, whole or streamed: the same bits
-port=$((20000 + $$ % 20000))
 for shard in optimizer full; do
     mkdir -p $shard/anna $shard/ben
-    "$bin/hub" --new --nodes $shard/hosts.txt --name anna --address "127.0.0.1:$((++port))" >/dev/null
+    "$bin/hub" --new --nodes $shard/hosts.txt --name anna --address "127.0.0.1:$("$free_port")" >/dev/null
     echo "ben -" >>$shard/hosts.txt
     for host in "anna --ranks 1 --batch 6 --steps 12 --min-hosts 2" "ben --ranks 3 --shard $shard"; do
         set -- $host

@@ -6,7 +6,7 @@ readme=$(cd "$(dirname "$0")/.." && pwd)/README.md
 source "$(dirname "$0")/e2e.inc.sh" e2e-readme "$1" "$2"
 mkdir books build && cp text.txt books/ && ln -s "$bin" build/bin
 export PATH="$bin:$PATH"
-awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on' "$readme" >commands.sh
+awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on' "$readme" | sed "s/:7077/:$("$free_port")/" >commands.sh
 [ "$(wc -l <commands.sh)" -ge 5 ] || fail "found no commands in the README"
 # five walks through 60,000 pictures take minutes: two steps show that the command is right
 cat - commands.sh >short.sh <<<'train-vit() { command train-vit "$@" --steps 2; }'

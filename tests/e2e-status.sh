@@ -11,7 +11,7 @@ fi
 work=$(mktemp -d)
 pid=
 trap '[ -z "$pid" ] || kill $pid 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$work"' EXIT
-port=$(python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])')
+port=$("$(dirname "$0")/free_port.py")
 cd "$work"
 "$hub" --new --name hubbox --address "127.0.0.1:$port"
 printf 'anna -\nben -\n' >>hosts.txt

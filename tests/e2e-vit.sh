@@ -105,7 +105,7 @@ cmp a.gguf b.gguf || fail "the run that was killed ended with other weights"
 expect 1 "has --mixup" "$bin/train-vit" -m vit.gguf --data idx $run --mixup 0.5 --out b
 
 # two hosts, each with its own pictures: the same model, the same view of pictures
-"$bin/hub" --new --name anna --address "127.0.0.1:$((20000 + $$ % 20000))" >/dev/null
+"$bin/hub" --new --name anna --address "127.0.0.1:$("$free_port")" >/dev/null
 echo "ben -" >>hosts.txt
 together="--nodes hosts.txt --steps 30 --batch 16 --threads 1 --min-hosts 2"
 "$bin/train-vit" -m vit.gguf --data idx $together --mixup 0.2 --name anna --out anna --export anna.gguf >anna.txt 2>&1 &

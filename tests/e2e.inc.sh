@@ -1,7 +1,8 @@
 # tests/e2e.inc.sh — what the e2e-*.sh share: `source e2e.inc.sh NAME BIN_DIR WORK_DIR` leaves one in
-# an empty folder, with $bin, $work (that folder), a small text, and the functions below.
+# an empty folder, with $bin, $work (that folder), $free_port, a small text, and the functions below.
 name=$1
 bin=$(cd "$2" && pwd)
+free_port=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/free_port.py  # prints one
 work=$3/$name
 rm -rf "$work"
 mkdir -p "$work"

@@ -30,7 +30,7 @@ fi
 
 data=$(mktemp -d)
 export AWS_ACCESS_KEY_ID=AKIDRUN AWS_SECRET_ACCESS_KEY=SECRETRUN0123456789
-port=$(python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])')
+port=$("$(dirname "$0")/free_port.py")
 export AWS_ENDPOINT_URL=http://127.0.0.1:$port
 export S3_FILES=$data/files  # buckets as folders
 mkdir "$S3_FILES"

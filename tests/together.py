@@ -11,10 +11,11 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
+
+from free_port import free_port
 
 TESTS = Path(__file__).resolve().parent
 PLACES = ("folder", "star", "direct", "s3")
@@ -28,12 +29,6 @@ class Failed(Exception):
 def check(claim, words):
     if not claim:
         raise Failed(words)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def until(condition, seconds, words):
