@@ -146,13 +146,13 @@ TEST_CASE("a_host_that_asks_too_fast_waits", "[hub]") {
     const Scratch folder;
     const RunKeys keys      = keys_of('A');
     HubOptions    options   = hub_options(folder);
-    options.host_requests_s = 5;
+    options.host_requests_s = 1;  // a busy machine asks faster than that, too
     options.max_hosts       = 2;
     Hub              hub(options);
     HttpStoreOptions client = client_options(hub, keys);
     client.counters         = std::make_shared<LineCounters>();
     const auto store        = make_http_store(client);
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 4 || (i < 100 && client.counters->n_retries == 0); i++) {
         CHECK_FALSE(store->get("a").has_value());
     }
     CHECK(client.counters->n_retries > 0);

@@ -29,8 +29,16 @@ TEST_CASE("a_killed_hub_loses_nothing_that_it_acknowledged", "[hub]") {
             }
         });
     }
-    for (int n = 0; n < 6; n++) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(150 + 70 * n));
+    const auto n_acknowledged = [&] {
+        std::lock_guard<std::mutex> lock(mutex);
+        return acknowledged.size();
+    };
+    for (int n = 0; n < 6; n++) {  // each time in the middle of some writes
+        const auto   give_up = std::chrono::steady_clock::now() + 60s;
+        const size_t enough  = n_acknowledged() + 6;
+        while (n_acknowledged() < enough && std::chrono::steady_clock::now() < give_up) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1 + 7 * n));
+        }
         hub.kill(SIGKILL);
         std::this_thread::sleep_for(std::chrono::milliseconds(30 * n));
         hub.start();
@@ -55,7 +63,7 @@ TEST_CASE("a_killed_hub_loses_nothing_that_it_acknowledged", "[hub]") {
     CHECK_THAT(hub.output(), Catch::Contains("listening on port"));
 }
 
-TEST_CASE("the_hub_does_not_grow_over_2000_small_rounds", "[hub]") {
+TEST_CASE("the_hub_does_not_grow_over_2000_small_rounds", "[hub][memory]") {
     constexpr int kRounds = 2000, kWarm = 200, kHosts = 4, kKept = 10;
     const Scratch folder;
     HubProcess    hub(GT_HUB, folder);

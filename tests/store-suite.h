@@ -71,7 +71,7 @@ inline void suite_waits(Store & store, const std::string & at) {
     CHECK_FALSE(store.get(at + "/never", milliseconds(300)).has_value());
     const auto waited = steady_clock::now() - begin;
     CHECK(waited >= milliseconds(290));
-    CHECK(waited < milliseconds(3000));
+    CHECK(waited < seconds(10));
     // somebody comes: back soon after
     std::thread later([&] {
         std::this_thread::sleep_for(milliseconds(200));
@@ -83,7 +83,7 @@ inline void suite_waits(Store & store, const std::string & at) {
     later.join();
     REQUIRE(got.has_value());
     CHECK(*got == value);
-    CHECK(took < milliseconds(4000));
+    CHECK(took < seconds(15));
 }
 
 inline void suite_creates(Store & store, const std::string & at, const SuiteOptions & options) {
