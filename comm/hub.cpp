@@ -151,6 +151,16 @@ struct Hub::Impl {
         ));
     }
 
+    // One call of the hooks; what fails in it is noted and does not stop the next.
+    template <typename Call>
+    void guarded(const Call & call) {
+        try {
+            call();
+        } catch (const std::exception & failed) {
+            log.fault(std::string("sequencer: ") + failed.what());
+        }
+    }
+
     void run_hooks() {
         std::unique_lock<std::mutex> lock(hook_mutex);
         while (!stopping) {
@@ -160,14 +170,10 @@ struct Hub::Impl {
             std::deque<std::string> keys;
             keys.swap(new_keys);
             lock.unlock();
-            try {
-                for (const std::string & key : keys) {
-                    options.hooks->on_put(key);
-                }
-                options.hooks->tick(std::chrono::steady_clock::now());
-            } catch (const std::exception & failed) {
-                log.fault(std::string("sequencer: ") + failed.what());
+            for (const std::string & key : keys) {
+                guarded([&] { options.hooks->on_put(key); });
             }
+            guarded([&] { options.hooks->tick(std::chrono::steady_clock::now()); });
             lock.lock();
         }
     }
