@@ -107,6 +107,18 @@ public:
         finish("all_gather");
     }
 
+    void all_reduce(std::span<float> data) override {
+        use_device();
+        meeting_.arrive(rank_, {"all_reduce", data.size()});
+        nccl_.check(
+            nccl_.ncclAllReduce(
+                data.data(), data.data(), data.size(), kNcclFloat32, kNcclSum, comm_, stream_
+            ),
+            "all_reduce"
+        );
+        finish("all_reduce");
+    }
+
     void broadcast(std::span<uint8_t> data, int root) override { host_->broadcast(data, root); }
     void barrier() override { host_->barrier(); }
 

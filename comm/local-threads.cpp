@@ -3,7 +3,6 @@
 #include "comm/local-group.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace gt {
 
@@ -40,21 +39,25 @@ public:
     ) override {
         check_slices(*this, offsets, full.size(), shard.size());
         meeting_.arrive(rank_, {"reduce_scatter", digest_offsets(offsets), full.data()});
-        // Block by block, so that the sum stays in the cache while rank after rank is added.
-        constexpr size_t kBlock = 4096;
-        const auto       offset = static_cast<size_t>(offsets[static_cast<size_t>(rank_)]);
-        for (size_t begin = 0; begin < shard.size(); begin += kBlock) {
-            const size_t n = std::min(kBlock, shard.size() - begin);
-            float        sum[kBlock];
-            std::memcpy(sum, of(0) + offset + begin, n * sizeof(float));
-            for (int r = 1; r < size(); ++r) {
-                const float * other = of(r) + offset + begin;
-                for (size_t i = 0; i < n; ++i) {
-                    sum[i] += other[i];
+        const auto offset = static_cast<size_t>(offsets[static_cast<size_t>(rank_)]);
+        add_up(offset, offset + shard.size(), [&](size_t begin, std::span<const float> sum) {
+            std::copy(sum.begin(), sum.end(), shard.data() + (begin - offset));
+        });
+        meeting_.depart(rank_);
+    }
+
+    // Each rank adds up a slice and writes it to all: nobody else touches that slice.
+    void all_reduce(std::span<float> data) override {
+        meeting_.arrive(rank_, {"all_reduce", data.size(), data.data()});
+        const auto r = static_cast<size_t>(rank_), n = static_cast<size_t>(size());
+        add_up(
+            data.size() * r / n, data.size() * (r + 1) / n,
+            [&](size_t begin, std::span<const float> sum) {
+                for (int to = 0; to < size(); ++to) {
+                    std::copy(sum.begin(), sum.end(), const_cast<float *>(of(to)) + begin);
                 }
             }
-            std::memcpy(shard.data() + begin, sum, n * sizeof(float));
-        }
+        );
         meeting_.depart(rank_);
     }
 
@@ -91,6 +94,25 @@ public:
     void barrier() override { meeting_.arrive(rank_, {"barrier"}); }
 
 private:
+    // Calls put(at, sum) for [begin, end) of what all ranks show, block by block, so that the sum stays in
+    // the cache while rank after rank is added.
+    template <class Put>
+    void add_up(size_t begin, size_t end, const Put & put) const {
+        constexpr size_t kBlock = 4096;
+        for (; begin < end; begin += kBlock) {
+            const size_t n = std::min(kBlock, end - begin);
+            float        sum[kBlock];
+            std::copy_n(of(0) + begin, n, sum);
+            for (int r = 1; r < size(); ++r) {
+                const float * other = of(r) + begin;
+                for (size_t i = 0; i < n; ++i) {
+                    sum[i] += other[i];
+                }
+            }
+            put(begin, {sum, n});
+        }
+    }
+
     const float * of(int rank) const { return static_cast<const float *>(meeting_.data(rank)); }
 
     Rendezvous & meeting_;

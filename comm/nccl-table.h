@@ -31,6 +31,8 @@ enum CudaResult : int { kCudaSuccess = 0, kCudaNotReady = 600 };
     X(NcclResult, ncclGroupEnd, ())                                                                \
     X(NcclResult, ncclReduceScatter,                                                               \
       (const void *, void *, size_t, NcclType, NcclOp, NcclComm *, CudaStream *) )                 \
+    X(NcclResult, ncclAllReduce,                                                                   \
+      (const void *, void *, size_t, NcclType, NcclOp, NcclComm *, CudaStream *) )                 \
     X(NcclResult, ncclAllGather,                                                                   \
       (const void *, void *, size_t, NcclType, NcclComm *, CudaStream *) )                         \
     X(NcclResult, ncclReduce,                                                                      \

@@ -30,6 +30,9 @@ public:
         std::span<const float> shard, std::span<const int64_t> offsets, std::span<float> full
     ) = 0;
 
+    // The sum without slices: every rank gives all of `data` and receives the sum there, the same bits.
+    virtual void all_reduce(std::span<float> data) = 0;
+
     // Every rank receives the bytes of rank `root`.
     virtual void broadcast(std::span<uint8_t> data, int root) = 0;
 

@@ -122,12 +122,9 @@ public:
 
     void reduce_grads() override {
         if (ranks_.size() > 1) {
-            const auto             access = backend_.access();
-            const std::span<float> own    = mine(grads_);
-            ranks_.reduce_scatter(grads_, offsets_, own);
-            if (!cut_) {
-                ranks_.all_gather(own, offsets_, grads_);
-            }
+            const auto access = backend_.access();
+            cut_ ? ranks_.reduce_scatter(grads_, offsets_, mine(grads_))
+                 : ranks_.all_reduce(grads_);
         }
         fetch_grads();
     }

@@ -264,6 +264,18 @@ Result ncclReduceScatter(
     return call(comm, stream, {"ReduceScatter", send, recv, n, type, op, 0});
 }
 
+Result ncclAllReduce(
+    const void *  send,
+    void *        recv,
+    size_t        n,
+    int           type,
+    int           op,
+    ncclComm *    comm,
+    CUstream_st * stream
+) {
+    return call(comm, stream, {"AllReduce", send, recv, n, type, op, 0});
+}
+
 Result ncclAllGather(
     const void * send, void * recv, size_t n, int type, ncclComm * comm, CUstream_st * stream
 ) {

@@ -94,6 +94,11 @@ inline void check_results(const Run & run) {
                         for (size_t i = 0; i < full.size(); ++i) {
                             n_wrong += full[i] != sum(n, i);
                         }
+                        full = values(r, full.size());
+                        ranks.all_reduce(full);
+                        for (size_t i = 0; i < full.size(); ++i) {
+                            n_wrong += full[i] != sum(n, i);
+                        }
                         for (int root = 0; root < n; ++root) {
                             std::vector<uint8_t> bytes(77, static_cast<uint8_t>(r + 1));
                             ranks.broadcast(bytes, root);
@@ -129,6 +134,10 @@ inline void check_order(const Run & run) {
                 ranks.all_gather(shard, offsets, full);
                 for (const float f : full) {
                     n_wrong += f != static_cast<float>(3 * step + 3);
+                }
+                ranks.all_reduce(full);
+                for (const float f : full) {
+                    n_wrong += f != static_cast<float>(3 * (3 * step + 3));
                 }
             }
         },
@@ -218,6 +227,11 @@ inline void check_failures(const Run & run) {
             ranks.rank() == 0 ? ranks.broadcast(bytes, 0) : ranks.barrier();
         });
         CHECK(p.message == "ranks disagree: rank 0 calls broadcast, rank 1 barrier");
+        const Outcome q = outcome(run, 2, [](LocalGroup & ranks) {
+            std::vector<float> data(ranks.rank() == 0 ? 8 : 9);
+            ranks.all_reduce(data);
+        });
+        CHECK(q.message == "ranks disagree: rank 1 calls all_reduce with other sizes than rank 0");
     }
     SECTION("a group of one tells its failure plainly") {
         CHECK(outcome(run, 1, [](LocalGroup &) { throw Error("no data"); }).message == "no data");

@@ -123,6 +123,7 @@ TEST_CASE("our_table_repeats_the_abi_of_nccl", "[local][nccl]") {
     CHECK(like(NcclTable{}.ncclCommAbort, decltype(&ncclCommAbort){}));
     CHECK(like(NcclTable{}.ncclCommGetAsyncError, decltype(&ncclCommGetAsyncError){}));
     CHECK(like(NcclTable{}.ncclReduceScatter, decltype(&ncclReduceScatter){}));
+    CHECK(like(NcclTable{}.ncclAllReduce, decltype(&ncclAllReduce){}));
     CHECK(like(NcclTable{}.ncclAllGather, decltype(&ncclAllGather){}));
     CHECK(like(NcclTable{}.ncclReduce, decltype(&ncclReduce){}));
     CHECK(like(NcclTable{}.ncclBroadcast, decltype(&ncclBroadcast){}));
