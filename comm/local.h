@@ -29,9 +29,9 @@ void run_ranks(
     int n, const std::function<void(LocalGroup & ranks)> & fn, const RanksOptions & options = {}
 );
 
-// The same with one rank per CUDA device; reduce_scatter and all_gather take device memory that is
-// ready when they are called, and their results are ready when they return. broadcast and barrier
-// are for host memory. Throws Error if NCCL or a device is missing.
+// The same with one rank per CUDA device; reduce_scatter, all_gather and all_reduce take device memory
+// that is ready when they are called, and their results are ready when they return. broadcast and
+// barrier are for host memory. Throws Error if NCCL or a device is missing.
 void run_ranks_nccl(
     const std::vector<int> &                        devices,
     const std::function<void(LocalGroup & ranks)> & fn,

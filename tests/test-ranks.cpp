@@ -2,8 +2,10 @@
 // fails ends all. Everything real but the text: synthetic tokens.
 #include "comm/comm.h"
 #include "comm/local.h"
+#include "ggml-train/ggml-device.h"
 #include "models/init.h"
 #include "tests/catch.h"
+#include "tools/check-ranks.h"
 #include "tools/train-memory.h"
 #include "tools/train-rank.h"
 
@@ -371,4 +373,71 @@ TEST_CASE("memory_that_runs_out_on_one_rank_ends_all_with_one_message", "[device
     }
     INFO(message);
     CHECK(message.find("rank 2: out of memory") == 0);
+}
+
+namespace {
+
+std::shared_ptr<Device> fake_device(int) {
+    const auto backend = std::make_shared<Backend>("fake", 1);
+    return {backend, backend->device()};
+}
+
+// Ranks that do what others do, but forget one of them when they add up.
+class Forgetful : public LocalGroup {
+public:
+    explicit Forgetful(LocalGroup & ranks) : ranks_(ranks) {}
+
+    int  rank() const override { return ranks_.rank(); }
+    int  size() const override { return ranks_.size(); }
+    void reduce_scatter(
+        std::span<const float> full, std::span<const int64_t> offsets, std::span<float> shard
+    ) override {
+        ranks_.reduce_scatter(full, offsets, shard);
+    }
+    void all_gather(
+        std::span<const float> shard, std::span<const int64_t> offsets, std::span<float> full
+    ) override {
+        ranks_.all_gather(shard, offsets, full);
+    }
+    void all_reduce(std::span<float> data) override {
+        if (rank() == 1) {
+            std::fill(data.begin(), data.end(), 0.0f);
+        }
+        ranks_.all_reduce(data);
+    }
+    void broadcast(std::span<uint8_t> data, int root) override { ranks_.broadcast(data, root); }
+    void barrier() override { ranks_.barrier(); }
+
+private:
+    LocalGroup & ranks_;
+};
+
+}  // namespace
+
+TEST_CASE("devices_are_held_to_ranks_in_one_memory", "[device]") {
+    const std::string fake_nccl = test_library("libgt-fake-nccl.so");
+    CHECK(
+        check_nccl(3, fake_device, fake_nccl) ==
+        "nccl: 3 devices, every verb as in shared memory: all right"
+    );
+    std::string message;
+    try {
+        run_ranks_nccl(
+            {0, 1},
+            [&](LocalGroup & ranks) {
+                Forgetful forgetful(ranks);
+                check_ranks(forgetful, *fake_device(0));
+            },
+            {.nccl = fake_nccl}
+        );
+    } catch (const Error & error) {
+        message = error.what();
+    }
+    INFO(message);
+    CHECK(message.find("the devices of this host add up 3 where it should be 6") == 8);
+    CHECK(
+        check_nccl(2, fake_device, "/nowhere/libnccl.so.2")
+            .find("nccl: not tested: several GPUs need "
+                  "NCCL, which cannot be loaded") == 0
+    );
 }

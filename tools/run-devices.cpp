@@ -34,35 +34,4 @@ void run_devices(
     run_ranks_nccl(indices, fn, options);
 }
 
-void check_ranks(LocalGroup & ranks, Device & device) {
-    std::vector<int64_t> offsets{0};
-    for (int r = 0; r < ranks.size(); ++r) {
-        offsets.push_back(offsets.back() + 100 + 7 * r);  // slices of unequal length
-    }
-    const auto         n = static_cast<size_t>(offsets.back());
-    std::vector<float> values(n);
-    for (size_t i = 0; i < n; ++i) {
-        values[i] = static_cast<float>((ranks.rank() + 1) * static_cast<int>(i % 100));
-    }
-    const Floats all{{static_cast<float *>(device.alloc(n * sizeof(float), "a test")), n}, &device};
-    const auto   begin = static_cast<size_t>(offsets[static_cast<size_t>(ranks.rank())]);
-    const auto   own   = all.values.subspan(begin, 100 + 7 * static_cast<size_t>(ranks.rank()));
-    all.write(values);
-    device.lend([&] {
-        ranks.reduce_scatter(all.values, offsets, own);
-        ranks.all_gather(own, offsets, all.values);
-    });
-    values = all.read();
-    for (size_t i = 0; i < n; ++i) {
-        const int want = ranks.size() * (ranks.size() + 1) / 2 * static_cast<int>(i % 100);
-        if (values[i] != static_cast<float>(want)) {
-            throw Error(format(
-                "the devices of this host add up %g where it should be %d; update NCCL and the "
-                "driver, or use one device",
-                static_cast<double>(values[i]), want
-            ));
-        }
-    }
-}
-
 }  // namespace gt

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "comm/local.h"
-#include "ggml-train/device.h"
 
 namespace gt {
 
@@ -14,8 +13,5 @@ void run_devices(
 
 // An Error unless our kernels compute on this GPU what the CPU computes.
 void trust_gpu(int index);
-
-// Collective. An Error unless sums and slices of device memory come out right (NCCL's round trip).
-void check_ranks(LocalGroup & ranks, Device & device);
 
 }  // namespace gt

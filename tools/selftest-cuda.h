@@ -27,6 +27,9 @@ struct SelftestOptions {
 // Throws Error if the device cannot be used at all.
 std::vector<SelftestRow> selftest_cuda(const SelftestOptions & options);
 
+// NCCL's round trip over the first n_devices GPUs, and how it went: see check-ranks.h.
+std::string selftest_nccl(int n_devices);
+
 // ---- for the tables ----------------------------------------------------------------------------------
 
 // An array in device memory.

@@ -1,6 +1,6 @@
 // selftest — holds this machine's devices to the CPU before they are trusted with a run.
 //
-//   selftest --cuda                  every kernel on every GPU
+//   selftest --cuda                  every kernel on every GPU, then NCCL between them
 //   selftest --cuda --only demo      only what hosts must agree on bit for bit
 //
 // Run it once after installing a driver, and once under NVIDIA's
@@ -40,7 +40,7 @@ int main(int argc, char ** argv) {
         bool            cuda = false;
         SelftestOptions options;
         Flags           flags("selftest", "holds devices to the CPU", "--cuda [flags]");
-        flags("cuda", cuda, "test our kernels on every GPU");
+        flags("cuda", cuda, "test our kernels on every GPU, and NCCL between them");
         flags("only", options.only, "tests whose name contains this");
         flags("small", options.small, "few and small shapes");
         flags.parse(argc, argv);
@@ -61,5 +61,6 @@ int main(int argc, char ** argv) {
                 "%d comparisons failed; update the driver, and report the lines above", n_bad
             ));
         }
+        std::printf("%s\n", selftest_nccl(n).c_str());
     });
 }

@@ -1,7 +1,7 @@
 #include "tools/train-rank.h"
 
 #include "optim/codec.h"
-#include "tools/run-devices.h"
+#include "tools/check-ranks.h"
 
 #include <algorithm>
 #include <cstdlib>
