@@ -6,10 +6,10 @@
 
 namespace gt {
 
-constexpr uint32_t kMarkMagic = 0x314d5447;  // "GTM1"
+constexpr uint32_t kMarkMagic = 0x324d5447;  // "GTM2"
 
-// u32 magic | u64 run | u64 index | u64 step | digest head | u16 n | n in flight: u64 index | u64 step
-// | u64 incarnation
+// u32 magic | u64 run | u64 index | u64 step | digest head | u64 last index whose message is not in the
+// residual | u16 n | n in flight: u64 index | u64 step | u64 incarnation
 Bytes RoundClient::mark() const {
     WireWriter out;
     out.u32(kMarkMagic);
@@ -17,6 +17,8 @@ Bytes RoundClient::mark() const {
     out.u64(pos_);
     out.u64(head_commit_ ? head_commit_->step : kNone);
     out.raw(head_);
+    // until the run has taken us in, an earlier life may have sent what our residual still holds
+    out.u64(own_last_ && !is_checked_ ? *own_last_ : next_index() - 1);
     out.u16(in_flight_.size());
     for (const InFlight & sent : in_flight_) {
         out.u64(sent.index);
@@ -34,6 +36,7 @@ void RoundClient::read_mark(std::span<const uint8_t> mark) {
     const auto index = in.u64();
     in.u64();  // step: for people
     const Key32          head = in.key();
+    const auto           last = in.u64();
     std::deque<InFlight> in_flight;
     for (size_t n = in.u16(); n > 0 && in.ok(); --n) {
         InFlight sent;
@@ -50,7 +53,7 @@ void RoundClient::read_mark(std::span<const uint8_t> mark) {
     }
     own_       = {index, head};
     in_flight_ = std::move(in_flight);
-    own_last_  = std::max(index, in_flight_.empty() ? 0 : in_flight_.back().index);
+    own_last_  = last;
 }
 
 std::optional<RoundClient::Start>
