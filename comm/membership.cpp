@@ -24,9 +24,10 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
     } else if (medians_.size() <= 1 && head.pace_ms > 0) {
         medians_ = {Millis(head.pace_ms)};  // who takes over goes on at the pace of its predecessor
     }
-    head_        = head;
-    head_digest_ = digest;
-    opened_      = now;
+    head_          = head;
+    head_digest_   = digest;
+    opened_before_ = opened_;
+    opened_        = now;
     arrived_.clear();
     durations_.clear();
     for (const CommitHost & host : head.hosts) {
@@ -85,9 +86,15 @@ void Membership::message(const SeenMessage & seen, Time now) {
         return;  // not a member: it says hello first
     }
     heard_[seen.host] = now;
-    // who had sent before the round opened (with overlap) says nothing about how long it takes
-    if (arrived_.try_emplace(seen.host, seen).second && now > opened_) {
-        durations_.push_back(std::chrono::duration_cast<Millis>(now - opened_));
+    if (arrived_.try_emplace(seen.host, seen).second) {
+        // with overlap it was begun when the round before this one opened
+        const bool overlaps = seen.head.phase == 0 && seen.head.state_index + 2 == open_index();
+        const Time begun    = overlaps ? opened_before_ : opened_;
+        begun_              = arrived_.size() == 1 ? begun : std::min(begun_, begun);
+        if (overlaps ||
+            now > opened_) {  // who had sent before says nothing about how long it takes
+            durations_.push_back(std::chrono::duration_cast<Millis>(now - begun));
+        }
     }
 }
 
@@ -155,7 +162,8 @@ bool Membership::is_time(Time now) const {
         static_cast<size_t>(std::max(1.0, std::ceil(options_.quorum * static_cast<double>(n_live)))
         );
     return n_awaited_here == n_awaited ||
-           (now - opened_ >= deadline() && arrived_.size() >= quorum);
+           (arrived_.size() >= quorum && now - begun_ >= deadline() &&
+            now - opened_ >= options_.min_deadline);
 }
 
 Commit Membership::begin() const {

@@ -6,7 +6,8 @@
 // A round closes when all *awaited* members have sent, or at the deadline with a quorum. Awaited is
 // who was listed in at least half of the last eight rounds, or of those since it came: a host that
 // is four times slower is not waited for, and still counts whenever its message is there in time.
-// The deadline is `patience` times the median of the arrival times of the last rounds.
+// The deadline is `patience` times the median of the times that messages of the last rounds took, each
+// from the opening of the round it was begun in: this one or, with overlap, the one before.
 #pragma once
 
 #include "comm/verdict.h"
@@ -86,7 +87,8 @@ private:
     MembershipOptions     options_;
     std::optional<Commit> head_;
     Key32                 head_digest_{};
-    Time                  opened_{};
+    Time                  opened_{}, opened_before_{};  // the open round, and the one before
+    Time                  begun_{};  // the work on the first message that arrived
 
     std::map<std::string, SeenMessage> arrived_;    // of the open round
     std::vector<Millis>                durations_;  // of the open round, in order of arrival

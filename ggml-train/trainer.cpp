@@ -195,7 +195,7 @@ void Trainer::finish(const Round & round, StepResult & result) {
     }
     if (!round.messages.empty()) {
         const uint64_t n_steps = std::max<uint64_t>(1, round.round - applied_);
-        pace_.others(round.pace_s / static_cast<double>(n_steps));
+        pace_.others(round.pace_s / static_cast<double>(n_steps * (1 + options_.overlap)));
         applied_ = round.round;
     }
     on_first(ranks_, [&] {
