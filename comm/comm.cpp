@@ -71,6 +71,7 @@ public:
         }
         HttpStoreOptions soon = *http_;
         soon.give_up          = Millis(3000);  // who asks wants to know
+        soon.feed             = false;
         return describe(check_line(soon, kCheckBytes));
     }
 
@@ -179,6 +180,7 @@ meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & opt
     http.host       = name;
     http.up_limit   = options.up_limit;
     http.congestion = options.congestion;
+    http.feed       = !options.observe;
     return std::make_unique<StoreMeeting>(http);
 }
 

@@ -25,12 +25,26 @@ struct Batch {
 struct Job {
     const HttpRequest *       request  = nullptr;
     HttpResponse *            response = nullptr;
-    Batch *                   batch    = nullptr;
+    Batch *                   batch    = nullptr;  // null: a stream, which has no end
+    HttpSink *                sink     = nullptr;
     std::unique_ptr<Transfer> transfer;
     bool                      running    = false;
     int                       n_tries    = 0;
     Clock::time_point         not_before = Clock::now();
     Clock::time_point         busy_since{};  // of the first answer that said "not now"
+    Clock::time_point         began{};       // this attempt
+
+    // A packet that is lost at the end of a transfer is noticed late; on another connection the same
+    // request is through by then. The slower one runs to its end, so that its connection lives on;
+    // nobody waits for it, so everything it touches is its own.
+    struct Own {
+        HttpRequest request;
+        Bytes       body, into;
+    };
+    std::unique_ptr<Own>      own;   // of a request that may be sent twice
+    std::span<uint8_t>        into;  // where its answer goes in the end
+    std::unique_ptr<Transfer> second;
+    bool                      answered = false;
 };
 
 }  // namespace
@@ -59,6 +73,7 @@ struct HttpClient::Impl {
     bool                                   stopping = false;
     std::list<Job>                         jobs;  // the network thread's own
     std::vector<std::unique_ptr<Transfer>> idle;
+    Clock::duration                        typical = std::chrono::milliseconds(300);  // hedged ones
     std::mt19937_64                        random{std::random_device{}()};
     std::thread                            thread;
 
@@ -94,14 +109,17 @@ struct HttpClient::Impl {
                 jobs.splice(jobs.end(), inbox);
             }
             start_due();
+            start_hedges();
             int n_running = 0;
             curl_multi_perform(multi, &n_running);
             take_finished();
             const auto timeout = pause_until_next();
             curl_multi_poll(multi, nullptr, 0, int(timeout.count()), nullptr);
             for (Job & job : jobs) {
-                if (job.running && job.transfer->paused()) {
-                    job.transfer->resume();
+                for (Transfer * transfer : {job.transfer.get(), job.second.get()}) {
+                    if (transfer && job.running && transfer->paused()) {
+                        transfer->resume();
+                    }
                 }
             }
         }
@@ -126,10 +144,30 @@ struct HttpClient::Impl {
             }
             n_bulk += job.request->bulk ? 1 : 0;
             job.running = true;
-            job.transfer->begin(*job.request, job.n_tries == 0);
+            job.began   = now;
+            job.transfer->begin(*job.request, job.sink, job.n_tries == 0);
             job.n_tries++;
             curl_multi_add_handle(multi, job.transfer->handle());
         }
+    }
+
+    Clock::time_point hedge_at(const Job & job) const {
+        return job.began + std::max<Clock::duration>(typical + typical / 2, kFirstPause);
+    }
+
+    void start_hedges() {
+        const auto now = Clock::now();
+        for (Job & job : jobs) {
+            if (may_hedge(job) && hedge_at(job) <= now) {
+                job.second = take_idle();
+                job.second->begin(*job.request, nullptr, true);
+                curl_multi_add_handle(multi, job.second->handle());
+            }
+        }
+    }
+
+    static bool may_hedge(const Job & job) {
+        return job.own && job.running && !job.second && !job.answered;
     }
 
     std::unique_ptr<Transfer> take_idle() {
@@ -151,19 +189,41 @@ struct HttpClient::Impl {
             CURL *         handle = message->easy_handle;
             const CURLcode code   = message->data.result;
             curl_multi_remove_handle(multi, handle);
+            const auto is_its = [&](const std::unique_ptr<Transfer> & t) {
+                return t && t->handle() == handle;
+            };
             const auto job = std::find_if(jobs.begin(), jobs.end(), [&](const Job & j) {
-                return j.running && j.transfer->handle() == handle;
+                return (j.running && is_its(j.transfer)) || is_its(j.second);
             });
             GT_CHECK(job != jobs.end(), "a transfer without a job");
+            if (is_its(job->second)) {
+                std::swap(job->transfer, job->second);  // the other one goes on as the second
+            }
             HttpResponse response;
             job->transfer->end(code, response);
+            if (job->second) {
+                settle_one(*job, std::move(response));
+                continue;
+            }
             job->running = false;
-            if (should_retry(*job, response)) {
+            if (!job->batch && job->transfer->has_received()) {
+                job->n_tries = 1;  // it did work: no long pause
+            }
+            if (!job->answered && (!job->batch || should_retry(*job, response))) {
                 again_later(*job, response);
             } else {
                 finish(job, std::move(response));
             }
         }
+    }
+
+    // The first of two has ended: the answer, or a failure that leaves it to the other.
+    void settle_one(Job & job, HttpResponse && response) {
+        if (!job.answered && !should_retry(job, response)) {
+            answer(job, std::move(response));
+        }
+        idle.push_back(std::move(job.transfer));
+        job.transfer = std::move(job.second);
     }
 
     bool should_retry(Job & job, HttpResponse & response) const {
@@ -211,16 +271,28 @@ struct HttpClient::Impl {
     }
 
     void finish(std::list<Job>::iterator job, HttpResponse && response) {
+        if (!job->answered) {
+            answer(*job, std::move(response));
+        }
         idle.push_back(std::move(job->transfer));
+        jobs.erase(job);
+    }
+
+    // Whoever asked goes on from here, and takes its request with it.
+    void answer(Job & job, HttpResponse && response) {
         if (options.counters) {
             options.counters->n_requests++;
         }
-        std::lock_guard<std::mutex> lock(mutex);
-        *job->response = std::move(response);
-        if (--job->batch->n_left == 0) {
-            job->batch->done.notify_all();
+        if (job.own) {
+            typical += (Clock::now() - job.began - typical) / 8;
+            std::copy(job.own->into.begin(), job.own->into.end(), job.into.begin());
         }
-        jobs.erase(job);
+        job.answered = true;
+        std::lock_guard<std::mutex> lock(mutex);
+        *job.response = std::move(response);
+        if (--job.batch->n_left == 0) {
+            job.batch->done.notify_all();
+        }
     }
 
     std::chrono::milliseconds pause_until_next() const {
@@ -229,6 +301,9 @@ struct HttpClient::Impl {
         for (const Job & job : jobs) {
             if (job.running && job.transfer->paused()) {
                 pause = std::min(pause, std::chrono::milliseconds(10));
+            } else if (may_hedge(job)) {
+                const auto left = std::chrono::ceil<std::chrono::milliseconds>(hedge_at(job) - now);
+                pause           = std::clamp(left, std::chrono::milliseconds(0), pause);
             } else if (!job.running && job.not_before > now) {
                 const auto left =
                     std::chrono::ceil<std::chrono::milliseconds>(job.not_before - now);
@@ -243,6 +318,16 @@ HttpClient::HttpClient(const HttpOptions & options) : impl_(std::make_unique<Imp
 
 HttpClient::~HttpClient() = default;
 
+static std::unique_ptr<Job::Own> own_copy(const HttpRequest & request) {
+    auto own     = std::make_unique<Job::Own>();
+    own->request = request;
+    own->body.assign(request.body.begin(), request.body.end());
+    own->into.resize(request.into.size());
+    own->request.body = own->body;
+    own->request.into = own->into;
+    return own;
+}
+
 std::vector<HttpResponse> HttpClient::perform_all(const std::vector<HttpRequest> & requests) {
     std::vector<HttpResponse> responses(requests.size());
     Batch                     batch;
@@ -253,11 +338,27 @@ std::vector<HttpResponse> HttpClient::perform_all(const std::vector<HttpRequest>
         job.request  = &requests[i];
         job.response = &responses[i];
         job.batch    = &batch;
+        if (requests[i].hedge) {
+            job.into    = requests[i].into;
+            job.own     = own_copy(requests[i]);
+            job.request = &job.own->request;
+        }
         impl_->inbox.push_back(std::move(job));
     }
     curl_multi_wakeup(impl_->multi);
     batch.done.wait(lock, [&] { return batch.n_left == 0; });
     return responses;
+}
+
+void HttpClient::stream(const HttpRequest & request, HttpSink & sink) {
+    Job job;
+    job.request = &request;
+    job.sink    = &sink;
+    {
+        const std::lock_guard lock(impl_->mutex);
+        impl_->inbox.push_back(std::move(job));
+    }
+    curl_multi_wakeup(impl_->multi);
 }
 
 HttpResponse HttpClient::perform(const HttpRequest & request) {

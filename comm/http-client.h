@@ -41,6 +41,14 @@ struct HttpOptions {
     std::string region, access_key, secret_key;
 };
 
+// Takes the body of an answer that has no end, as it comes; called by the network thread.
+class HttpSink {
+public:
+    virtual ~HttpSink()                              = default;
+    virtual void begin()                             = 0;  // an attempt begins: what came is void
+    virtual bool take(std::span<const uint8_t> some) = 0;  // false: begin anew
+};
+
 struct HttpRequest {
     std::string               method = "GET";
     std::string               path;  // with query, already encoded
@@ -51,6 +59,7 @@ struct HttpRequest {
     uint64_t                  max_bytes = 1 << 20;  // of an answer that goes to HttpResponse::body
     std::chrono::milliseconds wait{};               // silence that is no fault (a long poll)
     bool                      bulk = false;         // large: shares n_connections; others go ahead
+    bool hedge = false;  // small, and others wait for it: if it takes long, sent a second time
 };
 
 struct HttpResponse {
@@ -75,6 +84,10 @@ public:
     // threads at once.
     std::vector<HttpResponse> perform_all(const std::vector<HttpRequest> & requests);
     HttpResponse              perform(const HttpRequest & request);
+
+    // Keeps a request open until the client ends, whatever happens to it. Request and sink must live
+    // as long.
+    void stream(const HttpRequest & request, HttpSink & sink);
 
 private:
     struct Impl;

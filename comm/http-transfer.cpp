@@ -81,7 +81,7 @@ void Transfer::set_security(const HttpRequest & request) {
     set(CURLOPT_HTTPHEADER, headers_);
 }
 
-void Transfer::begin(const HttpRequest & request, bool first) {
+void Transfer::begin(const HttpRequest & request, HttpSink * sink, bool first) {
     curl_easy_reset(handle_);
     curl_slist_free_all(headers_);
     headers_ = nullptr;
@@ -90,6 +90,7 @@ void Transfer::begin(const HttpRequest & request, bool first) {
         last_progress_ = Clock::now();
     }
     request_    = &request;
+    sink_       = sink;
     received_   = {};
     n_read_     = 0;
     n_into_     = 0;
@@ -99,6 +100,9 @@ void Transfer::begin(const HttpRequest & request, bool first) {
     moved_      = 0;
     why_[0]     = 0;
     last_moved_ = Clock::now();
+    if (sink_) {
+        sink_->begin();
+    }
 
     const auto set = [&](CURLoption option, auto value) {
         curl_easy_setopt(handle_, option, value);
@@ -206,6 +210,9 @@ size_t Transfer::on_write(char * from, size_t size, size_t n, void * self) {
     const size_t bytes  = size * n;
     long         status = 0;
     curl_easy_getinfo(t.handle_, CURLINFO_RESPONSE_CODE, &status);
+    if (t.sink_ && status == 200) {
+        return t.sink_->take({reinterpret_cast<const uint8_t *>(from), bytes}) ? bytes : 0;
+    }
     if (!t.request_->into.empty() && (status == 200 || status == 206)) {
         if (bytes > t.request_->into.size() - t.n_into_) {
             t.too_large_ = true;

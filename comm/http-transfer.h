@@ -35,13 +35,14 @@ public:
     CURL * handle() const { return handle_; }
 
     // Makes the handle ready for a first or another attempt.
-    void begin(const HttpRequest & request, bool first);
+    void begin(const HttpRequest & request, HttpSink * sink, bool first);
     // After curl has finished with it: fills what was received.
     void end(CURLcode code, HttpResponse & response);
     // True if the cap has paused the upload.
     bool              paused() const { return paused_; }
     void              resume();
     Clock::time_point last_progress() const { return last_progress_; }
+    bool              has_received() const { return best_ > 0; }  // in any attempt
 
 private:
     static size_t on_read(char * to, size_t size, size_t n, void * self);
@@ -65,6 +66,7 @@ private:
     CURL *              handle_;
     curl_slist *        headers_ = nullptr;
     const HttpRequest * request_ = nullptr;
+    HttpSink *          sink_    = nullptr;
     HttpResponse        received_;
     size_t              n_read_    = 0;  // of the body, by curl
     size_t              n_into_    = 0;

@@ -103,6 +103,37 @@ HubDisk::find(const std::string & key, std::chrono::milliseconds wait) {
     return found == index_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<std::pair<std::string, HubDisk::Entry>> HubDisk::follow(
+    const std::vector<std::string> & prefixes, uint64_t version, std::chrono::milliseconds wait
+) {
+    std::optional<std::pair<std::string, Entry>> next;
+
+    std::unique_lock<std::mutex> lock(mutex_);
+    arrived_.wait_for(lock, wait, [&] {
+        for (const std::string & prefix : prefixes) {
+            for (auto it = index_.lower_bound(prefix);
+                 it != index_.end() && it->first.starts_with(prefix); ++it) {
+                if (it->second.version > version &&
+                    (!next || it->second.version < next->second.version)) {
+                    next = *it;
+                }
+            }
+        }
+        return stopping_ || next;
+    });
+    return next;
+}
+
+uint64_t HubDisk::newest_version() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return version_;
+}
+
+bool HubDisk::is_stopping() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return stopping_;
+}
+
 std::optional<Bytes>
 HubDisk::read(const std::string & key, uint64_t version, uint64_t offset, uint64_t length) {
     std::unique_lock<std::mutex> name(name_mutex(key));

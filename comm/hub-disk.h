@@ -62,6 +62,13 @@ public:
     std::optional<Bytes>
     read(const std::string & key, uint64_t version, uint64_t offset, uint64_t length);
 
+    // The first value that came after `version` under one of the prefixes, waited for.
+    std::optional<std::pair<std::string, Entry>> follow(
+        const std::vector<std::string> & prefixes, uint64_t version, std::chrono::milliseconds wait
+    );
+    uint64_t newest_version() const;
+    bool     is_stopping() const;
+
     // At most n keys after `after`.
     std::vector<std::string>
     list_some(const std::string & prefix, const std::string & after, size_t n);

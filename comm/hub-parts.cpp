@@ -82,7 +82,7 @@ static void write_at(const fs::path & path, uint64_t offset, std::span<const uin
 }
 
 void HubDisk::check_part(const Part & part) const {
-    if (part.part_bytes < 64 * 1024 || part.size == 0 || part.size > limits_.max_value_bytes ||
+    if (part.part_bytes < 16 * 1024 || part.size == 0 || part.size > limits_.max_value_bytes ||
         part.index > part.size / part.part_bytes || part.upload.empty() ||
         part.upload.size() > 64) {
         throw Error("the parts of this upload are out of this hub's limits");

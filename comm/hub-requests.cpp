@@ -4,6 +4,7 @@
 //   PUT    /v/KEY?upload=&part=&part_bytes=&size=   one part; 202 until the last one is there
 //   GET    /missing/KEY?upload=...           numbers of the parts that are not there
 //   GET    /v/KEY?wait=MS&offset=&length=&version=  200 with X-Size and X-Version, 404
+//   GET    /feed?lane=&lanes=&prefix=        new values as they come (hub-feed.cpp)
 //   GET    /list?prefix=&after=              keys, one a line; X-More: 1 if there are more
 //   DELETE /v/KEY                            204
 //   GET    /time, GET and PUT /speed         clock, delay and speed for the check before a run
@@ -25,7 +26,7 @@ static constexpr size_t   kListKeys  = 5'000;
 using Request  = httplib::Request;
 using Response = httplib::Response;
 
-static uint64_t number_of(const Request & req, const char * name, uint64_t otherwise) {
+uint64_t number_of(const Request & req, const char * name, uint64_t otherwise) {
     const std::string text  = req.get_param_value(name);
     uint64_t          value = otherwise;
     if (!text.empty()) {
@@ -172,6 +173,7 @@ void HubRequests::set_up(httplib::SSLServer & server) {
         res.status = 200;
     });
     server.Get("/v/.+", plain(&HubRequests::get));
+    server.Get("/feed", plain(&HubRequests::feed));
     server.Get("/missing/.+", plain(&HubRequests::missing));
     server.Get("/list", plain(&HubRequests::list));
     server.Delete("/v/.+", plain(&HubRequests::remove));

@@ -11,6 +11,9 @@
 
 namespace gt {
 
+// A number of the query. An Error if it is none.
+uint64_t number_of(const httplib::Request & req, const char * name, uint64_t otherwise);
+
 class HubRequests {
 public:
     // `on_new` is called after a host has put a key that was not there.
@@ -36,6 +39,7 @@ private:
     void refuse(const Request & req, Response & res, int code, const std::string & why);
     void put(const Request & req, Response & res, const Reader & reader);
     void get(const Request & req, Response & res);
+    void feed(const Request & req, Response & res);  // hub-feed.cpp
     void list(const Request & req, Response & res);
     void missing(const Request & req, Response & res);
     void remove(const Request & req, Response & res);

@@ -4,7 +4,7 @@
 // is asked for what it has not got. Parts of a download are ranges of one version of the value.
 #include "comm/store-http.h"
 
-#include "comm/http-client.h"
+#include "comm/feed.h"
 #include "comm/seal.h"
 
 #include <algorithm>
@@ -17,7 +17,10 @@ namespace gt {
 
 static constexpr auto   kPoll       = std::chrono::milliseconds(25'000);  // one long poll
 static constexpr size_t kFirstBytes = 128 * 1024;  // of a value whose size is not known yet
-static constexpr size_t kLeastPart  = 64 * 1024;
+static constexpr size_t kLeastPart  = 16 * 1024;   // fits into a connection's first packets
+static constexpr size_t kHedged   = 128 * 1024;  // parts up to this size are sent twice if need be
+static constexpr auto   kFeedLook = std::chrono::milliseconds(1'000);  // then we ask ourselves
+static constexpr auto   kFeedRest = std::chrono::milliseconds(150);    // for the other slices
 
 HttpOptions http_options(const HttpStoreOptions & o) {
     GT_CHECK(o.keys, "the hub needs the run's keys");
@@ -69,11 +72,15 @@ public:
     explicit HttpStore(const HttpStoreOptions & o) : options_(o), client_(http_options(o)) {
         // what a hub takes in one request, and wants at least in a part
         options_.part_bytes = std::clamp<size_t>(o.part_bytes, kLeastPart, 1 << 20);
+        if (o.feed) {
+            feed_.emplace(o.keys->run, 2 * options_.n_connections);
+            feed_->start(client_);
+        }
     }
 
     bool put(const std::string & key, std::span<const uint8_t> value, bool if_absent) override {
         check_key(key);
-        if (value.size() > kFirstBytes) {
+        if (value.size() > 2 * kLeastPart) {
             return put_parts(key, value, if_absent);
         }
         HttpRequest request;
@@ -81,7 +88,6 @@ public:
         request.path         = "/v/" + key + (if_absent ? "?if_absent=1" : "");
         request.body         = value;
         request.has_body     = true;
-        request.bulk         = value.size() > 64 * 1024;
         const HttpResponse r = client_.perform(request);
         return outcome("put " + key, r);
     }
@@ -89,35 +95,22 @@ public:
     std::optional<Bytes> get(const std::string & key, std::chrono::milliseconds wait) override {
         check_key(key);
         const auto end = std::chrono::steady_clock::now() + wait;
-        for (;;) {
+        while (feed_ && feed_->covers(key)) {
             const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
                 end - std::chrono::steady_clock::now()
             );
-            HttpRequest request;
-            request.wait      = std::clamp(left, std::chrono::milliseconds(0), kPoll);
-            request.max_bytes = kFirstBytes;
-            request.path      = "/v/" + key + format("?length=%zu", kFirstBytes);
-            if (request.wait.count() > 0) {
-                request.path += format("&wait=%lld", (long long) request.wait.count());
+            auto value = feed_->find(key, std::min(left, kFeedLook), kFeedRest);
+            if (!value) {
+                value = ask_rest(key);
             }
-            HttpResponse r = client_.perform(request);
-            if (r.status == 200) {
-                const uint64_t size = number(r.header("x-size"));
-                if (size == r.body.size()) {
-                    return std::move(r.body);
-                }
-                if (std::optional<Bytes> value = get_rest(key, size, r)) {
-                    return value;
-                }
-                continue;  // written again meanwhile
+            if (!value && !(left < kFeedLook && feed_->is_to_come(key))) {
+                value = ask(key, {});
             }
-            if (r.status != 404) {
-                fail_request(options_.address, "get " + key, r);
-            }
-            if (std::chrono::steady_clock::now() >= end) {
-                return std::nullopt;
+            if (value || std::chrono::steady_clock::now() >= end) {
+                return value;
             }
         }
+        return ask(key, wait);
     }
 
     std::vector<std::string> list(const std::string & prefix) override {
@@ -154,6 +147,65 @@ public:
     }
 
 private:
+    // Slices of a value that the feed has begun and that are late.
+    std::optional<Bytes> ask_rest(const std::string & key) {
+        const std::vector<Feed::Gap> gaps = feed_->missing(key);
+        std::vector<Bytes>           parts;
+        std::vector<HttpRequest>     requests;
+        for (const Feed::Gap & gap : gaps) {
+            parts.emplace_back(gap.n);
+            HttpRequest request;
+            request.path = "/v/" + key +
+                           format(
+                               "?offset=%llu&length=%llu", (unsigned long long) gap.offset,
+                               (unsigned long long) gap.n
+                           );
+            request.into  = parts.back();  // stays where it is when `parts` grows
+            request.hedge = gap.n <= kHedged;
+            requests.push_back(std::move(request));
+        }
+        const auto responses = client_.perform_all(requests);
+        for (size_t i = 0; i < gaps.size(); ++i) {
+            if (responses[i].status == 200) {
+                feed_->add({key, gaps[i].size, gaps[i].offset, parts[i]});
+            }
+        }
+        return gaps.empty() ? std::nullopt : feed_->find(key, {}, {});
+    }
+
+    std::optional<Bytes> ask(const std::string & key, std::chrono::milliseconds wait) {
+        const auto end = std::chrono::steady_clock::now() + wait;
+        for (;;) {
+            const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+                end - std::chrono::steady_clock::now()
+            );
+            HttpRequest request;
+            request.wait      = std::clamp(left, std::chrono::milliseconds(0), kPoll);
+            request.max_bytes = kFirstBytes;
+            request.path      = "/v/" + key + format("?length=%zu", kFirstBytes);
+            if (request.wait.count() > 0) {
+                request.path += format("&wait=%lld", (long long) request.wait.count());
+            }
+            HttpResponse r = client_.perform(request);
+            if (r.status == 200) {
+                const uint64_t size = number(r.header("x-size"));
+                if (size == r.body.size()) {
+                    return std::move(r.body);
+                }
+                if (std::optional<Bytes> value = get_rest(key, size, r)) {
+                    return value;
+                }
+                continue;  // written again meanwhile
+            }
+            if (r.status != 404) {
+                fail_request(options_.address, "get " + key, r);
+            }
+            if (std::chrono::steady_clock::now() >= end) {
+                return std::nullopt;
+            }
+        }
+    }
+
     // A part for each connection, so that all carry some of it.
     size_t part_bytes(size_t size) const {
         const size_t n = size_t(std::max(1, options_.n_connections));
@@ -186,6 +238,7 @@ private:
                     value.subspan(i * n_bytes, std::min(n_bytes, value.size() - i * n_bytes));
                 request.has_body = true;
                 request.bulk     = true;
+                request.hedge    = request.body.size() <= kHedged;
                 requests.push_back(std::move(request));
             }
             for (const HttpResponse & r : client_.perform_all(requests)) {
@@ -246,8 +299,9 @@ private:
         return value;
     }
 
-    HttpStoreOptions options_;
-    HttpClient       client_;
+    HttpStoreOptions    options_;
+    std::optional<Feed> feed_;
+    HttpClient          client_;
 };
 
 }  // namespace

@@ -79,7 +79,8 @@ struct HttpStoreOptions {
     std::chrono::milliseconds     stall{20'000};       // a transfer without progress starts again
     std::chrono::milliseconds     give_up{60'000};     // no progress at all: StoreError
     uint64_t                      max_value_bytes = 1ull << 30;  // refuse to receive more
-    std::shared_ptr<LineCounters> counters;                      // may be null
+    bool                          feed            = false;  // rounds come by themselves: feed.h
+    std::shared_ptr<LineCounters> counters;                 // may be null
 };
 std::unique_ptr<Store> make_http_store(const HttpStoreOptions & options);
 
