@@ -341,7 +341,9 @@ int train_loop(
     int              code  = 0;
     run_devices(train.device, train.ranks, [&](LocalGroup & ranks) {
         const int done = RunningTask(train, flags, task, together, peers, ranks).run(checkpoint);
-        code           = ranks.rank() == 0 ? done : code;
+        if (ranks.rank() == 0) {
+            code = done;
+        }
     });
     return code;
 }
