@@ -66,7 +66,8 @@ public:
     // nothing, except after an empty message, when the local update is applied.
     virtual void apply(const Round & round) = 0;
 
-    // Our message of that round was left out: its content returns to the momentum.
+    // Our message of that round was left out: its content returns to where it came from. If the round
+    // has others (apply comes next, without has_mine), they stood for ours: the difference is owed.
     virtual void take_back(uint64_t round) = 0;
 
     // Everything beside the weights that the next step depends on.

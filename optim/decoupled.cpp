@@ -40,6 +40,9 @@ public:
             const Unit &  unit = parts_.units->all()[i];
             const int64_t n    = parts_.units->size(unit);
             parts_.messenger->merge(inbox, i, room);
+            if (options_.made_up && !round.has_mine) {
+                make_up(unit, room);
+            }
             if (options_.sign) {
                 take_sign(room, n);
             }
@@ -61,6 +64,15 @@ public:
     }
 
 private:
+    // The others' mean counted in full where ours had a part: only the difference is still owed.
+    void make_up(const Unit & unit, const float * mean) {
+        float *       m = momentum_[unit.tensor].data() + parts_.units->offset(unit);
+        const int64_t n = parts_.units->size(unit);
+        for (int64_t i = 0; i < n; ++i) {
+            m[i] = m[i] - mean[i];
+        }
+    }
+
     OptimizerParts                  parts_;
     DecoupledOptions                options_;
     std::vector<std::vector<float>> momentum_;

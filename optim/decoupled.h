@@ -14,6 +14,7 @@ struct DecoupledOptions {
     float decay      = 0.999f;  // of the momentum
     bool  fold_by_lr = true;    // the momentum takes in lr * g; false: g, and nothing decays (full)
     bool  sign       = true;    // the sign of the mean is the update
+    bool  made_up = false;  // a round's mean stands for a message that it left out, too (not demo)
 };
 
 // Owns the units, the messenger and the rule, which refer to them.

@@ -1,6 +1,7 @@
 #include "optim/local-steps.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gt {
 
@@ -21,7 +22,7 @@ public:
             outer_ = parts_.units->make_state();
         }
         if (options_.overlap) {
-            sent_ = anchor_;
+            base_ = anchor_;
         }
     }
 
@@ -30,6 +31,7 @@ public:
         const bool moves = grad_scale != 0.0f;
         if (moves) {
             parts_.rule->begin(lr);
+            ++n_steps_;
         }
         const auto inner = [&](const Unit & unit) {
             if (moves) {
@@ -41,6 +43,10 @@ public:
             return {};
         }
         const bool due = parts_.messenger->due(step);
+        if (due) {
+            n_steps_ = 0;
+            next_    = step + 1;
+        }
         return parts_.messenger->pack(step, lr, residual_, [&](const Unit & unit, float * room) {
             inner(unit);
             if (!due) {
@@ -51,32 +57,34 @@ public:
         });
     }
 
-    // anchor = outer step by the mean change;  p = anchor, and on from there
+    // anchor = outer step by the mean change;  p = anchor + what we did that no message holds
     void apply(const Round & round) override {
-        if (!parts_.messenger) {
-            return;
-        }
-        if (!parts_.messenger->due(round.round)) {
-            return;  // between rounds
+        if (!parts_.messenger || !parts_.messenger->due(round.round)) {
+            return;  // alone, or between rounds
         }
         const Inbox inbox = parts_.messenger->open(round);
+        const float share = missed_share(round);
         if (round.has_mine) {
             parts_.messenger->forget(round.round);
         }
         parts_.units->run_owned([&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
+            leave_base(unit);
             if (!inbox.empty()) {
                 parts_.messenger->merge(inbox, i, room);
+                make_up(unit, room, share);
                 outer_step(unit, room);
             }
-            // our change is in the anchor or, taken back, in the residual: not in the weights any more
             return_to_anchor(unit);
         });
     }
 
+    // Our change is ours again: in the weights, where the next steps see it.
     void take_back(uint64_t round) override {
         if (parts_.messenger) {
-            parts_.messenger->take_back(round, residual_);
+            parts_.messenger->take_back(round, [&](const Unit & unit, const float * change) {
+                make_up(unit, change, -1.0f);
+            });
         }
     }
 
@@ -89,17 +97,19 @@ public:
             }
         };
         add("residual.", residual_, false);
-        add("sent.", sent_, false);
+        add("base.", base_, false);
         add("anchor.", anchor_, true);
         for (size_t t = 0; t < anchor_.size(); ++t) {  // weights make own steps from there
             auto & derived = state.tensors[state.tensors.size() - anchor_.size() + t].derived;
             derived        = {parts_.units->params()[t].weight};
             if (options_.overlap) {
-                derived.push_back(sent_[t]);
+                derived.push_back(base_[t]);
             }
         }
         add("outer.", outer_, true);
         if (parts_.messenger) {
+            state.counters.push_back({"steps-since-round", &n_steps_, false});
+            state.counters.push_back({"step-of-next-round", &next_, false});
             parts_.messenger->add_state(state);
         }
         parts_.rule->add_state(state, false);
@@ -121,15 +131,37 @@ private:
         parts_.rule->update(unit.tensor, begin, n, sign.data(), 1.0f);
     }
 
+    // How much of a round's change we had made, or sent, when it closed without us.
+    float missed_share(const Round & round) {
+        if (!round.has_mine) {
+            return 1.0f;
+        }
+        if (round.round < next_) {
+            return 0.0f;  // our message of it is in
+        }
+        const uint64_t n = std::exchange(n_steps_, 0), every = parts_.messenger->every();
+        next_ = round.round + 1;
+        return static_cast<float>(std::min(n, every)) / static_cast<float>(every);
+    }
+
     void change_since_anchor(const Unit & unit, float * change) {
-        const int64_t begin = parts_.units->offset(unit), n = parts_.units->size(unit);
-        const float * p = parts_.units->params()[unit.tensor].weight.data() + begin;
-        const float * a = anchor_[unit.tensor].data() + begin;
-        for (int64_t i = 0; i < n; ++i) {
-            change[i] = a[i] - p[i];
+        const Span    at = span_of(unit);
+        const float * a  = anchor_[unit.tensor].data() + at.begin;
+        for (int64_t i = 0; i < at.n; ++i) {
+            change[i] = a[i] - at.p[i];
         }
         if (options_.overlap) {
-            std::copy(p, p + n, sent_[unit.tensor].data() + begin);
+            std::copy_n(at.p, at.n, base_[unit.tensor].data() + at.begin);
+        } else {
+            std::copy_n(a, at.n, at.p);  // what is sent is no longer ours
+        }
+    }
+
+    // p += factor·change
+    void make_up(const Unit & unit, const float * change, float factor) {
+        const Span at = span_of(unit);
+        for (int64_t i = 0; i < at.n && factor != 0.0f; ++i) {
+            at.p[i] = at.p[i] + factor * change[i];
         }
     }
 
@@ -150,25 +182,44 @@ private:
         }
     }
 
+    // p - base: what we did that no message holds; weights are that, seen from the anchor.
+    void leave_base(const Unit & unit) {
+        const Span    at   = span_of(unit);
+        const auto &  from = options_.overlap ? base_ : anchor_;
+        const float * b    = from[unit.tensor].data() + at.begin;
+        for (int64_t i = 0; i < at.n; ++i) {
+            at.p[i] = at.p[i] - b[i];
+        }
+    }
+
     void return_to_anchor(const Unit & unit) {
-        const int64_t begin = parts_.units->offset(unit), n = parts_.units->size(unit);
-        const float * a = anchor_[unit.tensor].data() + begin;
-        float *       p = parts_.units->params()[unit.tensor].weight.data() + begin;
-        if (!options_.overlap) {
-            std::copy(a, a + n, p);
-            return;
+        const Span    at = span_of(unit);
+        const float * a  = anchor_[unit.tensor].data() + at.begin;
+        for (int64_t i = 0; i < at.n; ++i) {
+            at.p[i] = a[i] + at.p[i];
         }
-        // steps made since the message left stay: the weights move as far from the new anchor
-        float * s = sent_[unit.tensor].data() + begin;
-        for (int64_t i = 0; i < n; ++i) {
-            p[i] = a[i] + (p[i] - s[i]);
-            s[i] = a[i];
+        if (options_.overlap) {
+            std::copy_n(a, at.n, base_[unit.tensor].data() + at.begin);
         }
+    }
+
+    struct Span {
+        int64_t begin, n;
+        float * p;  // the weights there
+    };
+    Span span_of(const Unit & unit) const {
+        const int64_t begin = parts_.units->offset(unit);
+        return {
+            begin, parts_.units->size(unit),
+            parts_.units->params()[unit.tensor].weight.data() + begin};
     }
 
     OptimizerParts                  parts_;
     LocalStepsOptions               options_;
-    std::vector<std::vector<float>> anchor_, outer_, residual_, sent_;
+    std::vector<std::vector<float>> anchor_, outer_, residual_;
+    std::vector<std::vector<float>> base_;  // with overlap: weights when the message was made
+    uint64_t                        n_steps_ = 0;  // since our last message or missed round
+    uint64_t                        next_    = 0;  // no round from here on has our message
 };
 
 }  // namespace

@@ -3,6 +3,11 @@
 //
 // A round sends the change since the last one, added to what earlier rounds left unsent, and moves the
 // anchor, which all hosts share, by an outer step; weights then begin again from the anchor.
+//
+// A host that misses a round keeps its change in its weights, where its next steps see it, less the mean
+// of those who were in: that stood for all, so that only the difference is owed. (If all of it went out
+// on top of the next change, rounds would move the anchor twice as far as hosts did, and the outer
+// momentum would swing higher and higher: see arXiv 2401.09135.)
 #pragma once
 
 #include "optim/decoupled.h"

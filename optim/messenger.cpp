@@ -113,22 +113,43 @@ bool Messenger::is_good(uint64_t step, const Unit & unit, const uint8_t * bytes)
     return own_->check(own_->plan(step / options_.every), unit, bytes, norm2) == nullptr;
 }
 
-bool Messenger::take_back(uint64_t step, std::vector<std::vector<float>> & momentum) {
+// Our message of that step, unit by unit; kept no longer.
+void Messenger::each_taken(
+    uint64_t step,
+    const std::function<
+        void(const Plan & plan, const Unit & unit, const uint8_t * bytes, float * room)> & fn
+) {
     const Bytes message = take(step);
     if (message.empty()) {
-        return false;
+        return;
     }
     const Plan                 plan = own_->plan(step / options_.every);
     const std::vector<int64_t> at   = owned_offsets(plan);
-    units_.run_owned([&](int i, float *) {
+    units_.run_owned([&](int i, float * room) {
         const Unit &    unit  = units_.all()[i];
         const uint8_t * bytes = message.data() + kHeadBytes + at[i];
         // what we sent was refused by all, if it holds no number: then there is nothing to add
         if (is_good(step, unit, bytes)) {
-            own_->give_back(plan, unit, bytes, momentum[unit.tensor].data() + units_.offset(unit));
+            fn(plan, unit, bytes, room);
         }
     });
-    return true;
+}
+
+void Messenger::take_back(uint64_t step, std::vector<std::vector<float>> & momentum) {
+    each_taken(step, [&](const Plan & plan, const Unit & unit, const uint8_t * bytes, float *) {
+        own_->give_back(plan, unit, bytes, momentum[unit.tensor].data() + units_.offset(unit));
+    });
+}
+
+void Messenger::take_back(uint64_t step, const TakeOf & fn) {
+    each_taken(
+        step,
+        [&](const Plan & plan, const Unit & unit, const uint8_t * bytes, float * room) {
+            const Piece piece{bytes};
+            own_->merge(plan, unit, {&piece, 1}, room);
+            fn(unit, room);
+        }
+    );
 }
 
 void Messenger::forget(uint64_t step) {

@@ -38,7 +38,8 @@ public:
     );
 
     // Whether this step ends in a round.
-    bool due(uint64_t step) const { return (step + 1) % options_.every == 0; }
+    bool     due(uint64_t step) const { return (step + 1) % options_.every == 0; }
+    uint64_t every() const { return options_.every; }
 
     // Folds what `fold` gives for each owned unit into the momentum and, if the step is due, extracts
     // what is sent. Returns the message (a part, if the rank does not own everything) and keeps a
@@ -58,8 +59,12 @@ public:
     // Writes the mean of the round for a unit. REQUIRES: the inbox is not empty.
     void merge(const Inbox & inbox, int unit, float * update) const;
 
-    // Adds what our message of that step held back to the momentum; false: it is not kept any more.
-    bool take_back(uint64_t step, std::vector<std::vector<float>> & momentum);
+    // Adds what our message of that step held back to the momentum; nothing if it is not kept any more.
+    void take_back(uint64_t step, std::vector<std::vector<float>> & momentum);
+
+    // The same, for those who keep it elsewhere: gives each owned unit's content, in elements.
+    using TakeOf = std::function<void(const Unit & unit, const float * content)>;
+    void take_back(uint64_t step, const TakeOf & take);
 
     // Its two halves: our message of that step, kept no longer, empty if it is gone; and whether a
     // unit's bytes in it may be added to the momentum.
@@ -75,6 +80,12 @@ public:
     void add_state(OptimizerState & state);
 
 private:
+    void each_taken(
+        uint64_t step,
+        const std::function<
+            void(const Plan & plan, const Unit & unit, const uint8_t * bytes, float * room)> & fn
+    );
+
     struct Slot {
         uint64_t used = 0, step = 0;
         Bytes    message;

@@ -285,7 +285,8 @@ make_optimizer(const OptimOptions & o, std::vector<ParamView> params, Workers & 
         return make_decoupled(
             std::move(parts), {.decay      = o.decay,
                                .fold_by_lr = r.replicator->scheme == Scheme::decoupled,
-                               .sign       = r.sign}
+                               .sign       = r.sign,
+                               .made_up    = o.replicator != "demo"}
         );
     }
     const bool sparse = o.replicator == "sparseloco";

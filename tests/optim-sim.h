@@ -29,7 +29,7 @@ inline std::vector<SimShape> sim_shapes() {
 // A model's weights and gradients on one host, of which a rank may own some rows.
 class SimModel {
 public:
-    SimModel() : shapes_(sim_shapes()) {
+    explicit SimModel(std::vector<SimShape> shapes = sim_shapes()) : shapes_(std::move(shapes)) {
         for (size_t t = 0; t < shapes_.size(); ++t) {
             const auto & ne = shapes_[t].ne;
             const size_t n  = ne[0] * ne[1] * ne[2] * ne[3];
@@ -134,8 +134,14 @@ inline uint64_t digest_of(const std::vector<std::vector<float>> & tensors, uint6
 
 // One host: a model and its optimizer.
 struct SimHost {
-    SimHost(uint64_t id, const OptimOptions & options, Workers & workers)
-        : id(id), optimizer(make_optimizer(options, model.params(options), workers)) {}
+    SimHost(
+        uint64_t              id,
+        const OptimOptions &  options,
+        Workers &             workers,
+        std::vector<SimShape> shapes = sim_shapes()
+    )
+        : id(id), model(std::move(shapes)),
+          optimizer(make_optimizer(options, model.params(options), workers)) {}
 
     Bytes prepare(uint64_t step, float lr = 0.003f) {
         model.set_gradients(id, step);
