@@ -1,14 +1,16 @@
-"""tcp_proxy — a bad line in front of a server: passes bytes on, breaks connections, or is cut off."""
+"""tcp_proxy — a bad line in front of a server: passes bytes on, late, breaks connections, or is cut off."""
 
 import random
 import socket
 import threading
+import time
 
 
 class Proxy:
-    def __init__(self, target_port, p_break=0.0, seed=1):
-        self.target, self.p_break, self.chance = target_port, p_break, random.Random(seed)
+    def __init__(self, target_port, p_break=0.0, delay=0.0, seed=1):
+        self.target, self.p_break, self.delay, self.chance = target_port, p_break, delay, random.Random(seed)
         self.is_cut, self.n_broken, self.open = False, 0, set()
+        self.n_seen, self.newest, self.n_overtaken = 0, 0, 0  # pieces; passed on after a younger one
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -35,6 +37,11 @@ class Proxy:
                 if self.chance.random() < self.p_break:
                     self.n_broken += 1
                     break
+                self.n_seen += 1
+                number = self.n_seen
+                time.sleep(self.chance.random() * self.delay)
+                self.n_overtaken += number < self.newest
+                self.newest = max(self.newest, number)
                 sink.sendall(data)
         except OSError:
             pass
