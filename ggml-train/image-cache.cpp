@@ -128,7 +128,8 @@ std::unique_ptr<ImageCache> ImageCache::open(
     std::string &        note
 ) {
     const uint64_t key = random_bits(
-        source.digest, uint64_t(spec.stored), uint64_t(spec.channels), source.items.size()
+        source.digest ^ source.times, uint64_t(spec.stored), uint64_t(spec.channels),
+        source.items.size()
     );
     const int64_t n = int64_t(source.items.size());
     if (auto cache = map(path, key, n, spec.channels)) {

@@ -20,7 +20,7 @@ struct Candidate {
     std::string class_name;
     bool        is_val = false;
     PictureInfo info;
-    uint64_t    stamp = 0;  // digest of its size and time of change
+    uint64_t    size = 0, changed = 0;  // bytes; when
 };
 
 class FolderSource : public ImageSource {
@@ -121,8 +121,8 @@ probe_all(const fs::path & root, const ImageOptions & options, std::vector<Candi
             file.info = probe_picture(path.string(), options.max_pixels, options.max_file_bytes);
             std::error_code ignored;
             const auto      changed = fs::last_write_time(path, ignored).time_since_epoch();
-            file.stamp =
-                random_bits(fs::file_size(path, ignored), static_cast<uint64_t>(changed.count()));
+            file.size               = fs::file_size(path, ignored);
+            file.changed            = static_cast<uint64_t>(changed.count());
         }
     });
 }
@@ -185,7 +185,8 @@ open_image_folder(const std::string & path, const ImageOptions & options) {
             source->items.push_back(
                 {file.relative, label->second, file.is_val, file.info.width, file.info.height}
             );
-            source->digest = random_bits(source->digest, digest64(file.relative), file.stamp);
+            source->digest = random_bits(source->digest, digest64(file.relative), file.size);
+            source->times  = random_bits(source->times, file.changed);
         }
     }
     if (options.val_fraction >= 1.0 || !has_val) {

@@ -83,8 +83,9 @@ public:
     std::vector<ImageItem>   items;    // fixed order: by name
     std::vector<std::string> classes;  // by label
     std::vector<SkippedFile> skipped;
-    uint64_t                 digest    = 0;  // changes when the files change
-    bool                     in_memory = false;
+    uint64_t                 digest = 0;  // of names and sizes, or of all bytes in packed files
+    uint64_t times     = 0;  // digest of when the files were changed, where they are many
+    bool     in_memory = false;
 
     // Picture i, upright, with `channels` channels, whatever its size. It lies in `scratch` or in
     // this object. Broken: nothing, and `why`. Any thread may call it.
@@ -118,6 +119,7 @@ public:
     const std::vector<int64_t> &     train() const { return train_; }  // item numbers
     const std::vector<int64_t> &     val() const { return val_; }
     const ImageItem &                item(int64_t i) const { return source_->items[size_t(i)]; }
+    uint64_t                         digest() const { return source_->digest; }
 
     // Picture i at its stored size; it lies in the cache, in memory or in `scratch`. Nothing if
     // the file is broken, which is then listed in skipped(). Any thread may call it.

@@ -134,6 +134,12 @@ expect 0 '{"picture":"photos/left/2.png","answers":[{"class":"' "$bin/classify" 
 expect 1 "text.jpg" "$bin/classify" -m two-trained.gguf photos/right/text.jpg photos/right/1.png
 expect 1 "not trained yet" "$bin/classify" -m two.gguf photos/right/1.png
 
+# elsewhere they are the same pictures; with one more it is another run
+cp -r photos moved
+expect 0 "going on after step 40" "$bin/train-vit" -m two.gguf --data moved
+cp moved/left/0.png moved/left/one-more.png
+expect 1 "the training data has changed since two-run/checkpoint-0000000040.gguf was saved" "$bin/train-vit" -m two.gguf --data moved
+
 # fine-tuning at another size, with other classes
 expect 0 "24 pixels" "$bin/new-model" --from a.gguf --image 24 --classes 2 -o finer.gguf
 expect 0 "trained model" "$bin/train-vit" -m finer.gguf --data photos --steps 2 --batch 8 --threads 1

@@ -46,6 +46,7 @@ PictureTask::PictureTask(
     task.T            = config.n_positions();
     task.unit         = "images";
     task.n_per_sample = 1;
+    task.data_digest  = data_->digest();
     task.train = [this](uint64_t step, const std::string & host, int64_t begin, int64_t end) {
         return batch(step, host, begin, end);
     };
