@@ -40,7 +40,7 @@ HttpOptions http_options(const HttpStoreOptions & o) {
 void fail_request(const std::string & address, const std::string & what, const HttpResponse & r) {
     const std::string head = "hub " + address + ": " + what + ": ";
     if (r.refused_key) {
-        throw StoreError(
+        throw KeyError(
             head + "the machine there has another key (" + r.error +
             "); is the address right, and is this the hosts.txt of that run?"
         );

@@ -26,6 +26,12 @@ public:
     using Error::Error;
 };
 
+// Who answers has another key: nothing gets better by itself.
+class KeyError : public StoreError {
+public:
+    using StoreError::StoreError;
+};
+
 class Store {
 public:
     virtual ~Store() = default;

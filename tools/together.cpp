@@ -58,6 +58,8 @@ void Together::check_line() {
             std::printf("line     %s", meeting_->check(host_).c_str());
             std::fflush(stdout);
             return;
+        } catch (const KeyError &) {
+            throw;
         } catch (const StoreError & error) {
             if (Clock::now() > give_up) {
                 throw;
