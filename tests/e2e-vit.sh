@@ -2,20 +2,7 @@
 # From pictures to a classifier, as a person does it: new-model, train-vit (killed and gone on with),
 # classify; IDX files and a folder with broken pictures.   usage: e2e-vit.sh BIN_DIR WORK_DIR
 set -euo pipefail
-bin=$1
-work=$2/vit
-rm -rf "$work"
-mkdir -p "$work"
-cd "$work"
-
-fail() { echo "e2e-vit: $*" >&2; exit 1; }
-expect() {
-    local code=$1 text=$2 got=0
-    shift 2
-    "$@" >out.txt 2>&1 || got=$?
-    [ "$got" = "$code" ] || { cat out.txt; fail "$* ended with $got, expected $code"; }
-    grep -qF -- "$text" out.txt || { cat out.txt; fail "$* did not say: $text"; }
-}
+source "$(dirname "$0")/e2e.inc.sh" e2e-vit "$1" "$2"
 
 # four classes of 12x12 pictures: which quarter is bright, under noise
 cat >make.py <<'PY'
