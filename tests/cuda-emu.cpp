@@ -89,14 +89,14 @@ struct Block {
     uint64_t            start = 0, end = 0;
     uint64_t *          sync_variables() { return reinterpret_cast<uint64_t *>(arena); }
 };
-thread_local Block B;
+thread_local Block * B = nullptr;  // in run()
 
 [[noreturn]] void die(const char * what) {
     std::fprintf(
-        stderr, "cuda-emu: %s, in block %u,%u,%u\n", what, B.index.x, B.index.y, B.index.z
+        stderr, "cuda-emu: %s, in block %u,%u,%u\n", what, B->index.x, B->index.y, B->index.z
     );
     int n = 0;
-    for (const Thread & t : B.threads) {
+    for (const Thread & t : B->threads) {
         if (t.state != State::done && n++ < 4) {
             std::fprintf(
                 stderr, "  thread %u %s, line %d, mask %08x\n", t.linear,
@@ -126,22 +126,22 @@ gt_emu_switch: pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq
 )");
 
 void to_main(Thread & t) {
-    TSAN(__tsan_switch_to_fiber(B.main_fiber, 1));
-    gt_emu_switch(&t.sp, B.main_sp);
+    TSAN(__tsan_switch_to_fiber(B->main_fiber, 1));
+    gt_emu_switch(&t.sp, B->main_sp);
 }
 
 void to_thread(Thread & t) {
-    B.current = &t;
+    B->current = &t;
     TSAN(__tsan_switch_to_fiber(t.fiber, 1));
-    gt_emu_switch(&B.main_sp, t.sp);
+    gt_emu_switch(&B->main_sp, t.sp);
 }
 
 void entry() {
-    TSAN(__tsan_acquire(&B.start));
-    B.launch->body();
-    TSAN(__tsan_release(&B.end));
-    B.current->state = State::done;
-    to_main(*B.current);
+    TSAN(__tsan_acquire(&B->start));
+    B->launch->body();
+    TSAN(__tsan_release(&B->end));
+    B->current->state = State::done;
+    to_main(*B->current);
     std::abort();
 }
 
@@ -156,10 +156,10 @@ void * make_stack(char * stack) {
 
 // If all lanes of t's mask have arrived: gives each its result and lets it go on.
 void complete_warp(const Thread & t) {
-    Thread *       warp = &B.threads[t.linear & ~31u];
+    Thread *       warp = &B->threads[t.linear & ~31u];
     const unsigned mask = t.mask;
     const WarpOp   op   = t.op;
-    const size_t   n    = B.threads.size() - (t.linear & ~31u);
+    const size_t   n    = B->threads.size() - (t.linear & ~31u);
     unsigned       vote = 0;
     for (unsigned l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) {
@@ -200,28 +200,28 @@ void fill_nan(void * p, size_t bytes) {
 // ---- blocks -----------------------------------------------------------------------------------------
 
 void prepare_block() {
-    B.shared.clear();
-    B.shared_bytes = 0;
-    B.shared_at    = 1024;  // behind the sync variables
-    ASAN(__asan_poison_memory_region(B.arena + 1024, kArena - 1024));
-    for (unsigned i = 0; i < B.threads.size(); ++i) {
-        Thread & t     = B.threads[i];
+    B->shared.clear();
+    B->shared_bytes = 0;
+    B->shared_at    = 1024;  // behind the sync variables
+    ASAN(__asan_poison_memory_region(B->arena + 1024, kArena - 1024));
+    for (unsigned i = 0; i < B->threads.size(); ++i) {
+        Thread & t     = B->threads[i];
         char *   stack = t.stack;
         void *   fiber = t.fiber;
         t              = Thread{};
         t.linear       = i;
-        t.index        = {i % B.size.x, i / B.size.x % B.size.y, i / B.size.x / B.size.y};
+        t.index        = {i % B->size.x, i / B->size.x % B->size.y, i / B->size.x / B->size.y};
         t.stack        = stack;
         t.fiber        = fiber;
         t.sp           = make_stack(stack);
     }
-    TSAN(__tsan_release(&B.start));
+    TSAN(__tsan_release(&B->start));
 }
 
 // Lets threads run from wait to wait until all are done.
 void run_block(std::mt19937 & random) {
     prepare_block();
-    const size_t        n = B.threads.size();
+    const size_t        n = B->threads.size();
     std::vector<size_t> order(n);
     for (size_t i = 0; i < n; ++i) {
         order[i] = config.order == Order::down ? n - 1 - i : i;
@@ -234,12 +234,12 @@ void run_block(std::mt19937 & random) {
         int    line  = -1;
         bool   mixed = false;
         for (const size_t i : order) {
-            if (B.threads[i].state == State::ready) {
+            if (B->threads[i].state == State::ready) {
                 ++n_ran;
-                to_thread(B.threads[i]);
+                to_thread(B->threads[i]);
             }
         }
-        for (const Thread & t : B.threads) {
+        for (const Thread & t : B->threads) {
             n_done += t.state == State::done;
             if (t.state == State::at_barrier) {
                 ++n_barrier;
@@ -257,7 +257,7 @@ void run_block(std::mt19937 & random) {
             if (mixed) {
                 die("threads wait at different __syncthreads()");
             }
-            for (Thread & t : B.threads) {
+            for (Thread & t : B->threads) {
                 t.state = State::ready;
             }
         } else if (n_ran == 0) {
@@ -298,10 +298,10 @@ struct Pool {
             stacks = map_memory(n * kStack);
             arenas.push_back(map_memory(kArena));
         }
-        B.arena = arenas.back();
+        B->arena = arenas.back();
         for (size_t i = 0; i < n; ++i) {
-            B.threads[i].stack = stacks + i * kStack;
-            TSAN(fibers.push_back(B.threads[i].fiber = __tsan_create_fiber(0)));
+            B->threads[i].stack = stacks + i * kStack;
+            TSAN(fibers.push_back(B->threads[i].fiber = __tsan_create_fiber(0)));
         }
     }
     void drop_stacks() {
@@ -327,50 +327,53 @@ void run(const Launch & l) {
     if (config.order == Order::random) {
         std::shuffle(order.begin(), order.end(), random);
     }
+    Block block;
+    B = &block;
     Pool pool(n);
-    TSAN(B.main_fiber = __tsan_get_current_fiber());
-    B.grid   = l.grid;
-    B.size   = l.block;
-    B.launch = &l;
-    B.threads.assign(n, Thread{});
+    TSAN(B->main_fiber = __tsan_get_current_fiber());
+    B->grid   = l.grid;
+    B->size   = l.block;
+    B->launch = &l;
+    B->threads.assign(n, Thread{});
     for (const size_t i : order) {
-        B.index = {
+        B->index = {
             static_cast<unsigned>(i % l.grid.x), static_cast<unsigned>(i / l.grid.x % l.grid.y),
             static_cast<unsigned>(i / l.grid.x / l.grid.y)};
         pool.lend();
         run_block(random);
     }
-    TSAN(__tsan_acquire(&B.end));
+    TSAN(__tsan_acquire(&B->end));
+    B = nullptr;
 }
 
 uint3 thread_index() {
-    return B.current->index;
+    return B->current->index;
 }
 uint3 block_index() {
-    return B.index;
+    return B->index;
 }
 dim3 block_size() {
-    return B.size;
+    return B->size;
 }
 dim3 grid_size() {
-    return B.grid;
+    return B->grid;
 }
 int lane() {
-    return static_cast<int>(B.current->linear & 31);
+    return static_cast<int>(B->current->linear & 31);
 }
 
 void barrier(int line) {
-    Thread & t                           = *B.current;
+    Thread & t                           = *B->current;
     t.state                              = State::at_barrier;
     t.line                               = line;
-    [[maybe_unused]] uint64_t * variable = B.sync_variables() + (t.n_barrier++ & 1);
+    [[maybe_unused]] uint64_t * variable = B->sync_variables() + (t.n_barrier++ & 1);
     TSAN(__tsan_release(variable));
     to_main(t);
     TSAN(__tsan_acquire(variable));
 }
 
 uint64_t warp(WarpOp op, unsigned mask, uint64_t value, int source, int line) {
-    Thread & t = *B.current;
+    Thread & t = *B->current;
     if ((mask >> (t.linear & 31) & 1) == 0) {
         die("warp operation: the calling lane is not in the mask");
     }
@@ -382,7 +385,7 @@ uint64_t warp(WarpOp op, unsigned mask, uint64_t value, int source, int line) {
     t.line                            = line;
     [[maybe_unused]] const bool order = op == WarpOp::sync;
     [[maybe_unused]] uint64_t * variable =
-        B.sync_variables() + 2 + t.linear / 32 * 2 + (order ? t.n_warp++ & 1 : 0);
+        B->sync_variables() + 2 + t.linear / 32 * 2 + (order ? t.n_warp++ & 1 : 0);
     if (order) {
         TSAN(__tsan_release(variable));
     }
@@ -395,21 +398,21 @@ uint64_t warp(WarpOp op, unsigned mask, uint64_t value, int source, int line) {
 }
 
 void * shared(const void * key, size_t bytes, bool dynamic) {
-    for (const Shared & s : B.shared) {
+    for (const Shared & s : B->shared) {
         if (s.key == key) {
             return s.at;
         }
     }
-    bytes    = dynamic ? B.launch->dynamic_bytes : bytes;
-    char * p = B.arena + B.shared_at;
-    B.shared_at += (bytes + 15) / 16 * 16 + kGap;  // gaps: overruns do not hit a neighbour
-    B.shared_bytes += (bytes + 15) / 16 * 16;
-    if (B.shared_bytes > config.shared_limit) {
+    bytes    = dynamic ? B->launch->dynamic_bytes : bytes;
+    char * p = B->arena + B->shared_at;
+    B->shared_at += (bytes + 15) / 16 * 16 + kGap;  // gaps: overruns do not hit a neighbour
+    B->shared_bytes += (bytes + 15) / 16 * 16;
+    if (B->shared_bytes > config.shared_limit) {
         die("more shared memory than a block may have");
     }
     ASAN(__asan_unpoison_memory_region(p, bytes));
     fill_nan(p, bytes);
-    B.shared.push_back({key, p});
+    B->shared.push_back({key, p});
     return p;
 }
 

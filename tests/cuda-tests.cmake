@@ -25,7 +25,7 @@ target_compile_definitions(gt-cuda-emu-tsan PRIVATE GT_EMU_TSAN)
 add_library(gt-emulated MODULE emulated.cpp cuda-emu.cpp cuda-emu-runtime.cpp cuda-emu-kernels.cpp
     ${CMAKE_SOURCE_DIR}/ggml-train/base.cpp ${CMAKE_SOURCE_DIR}/ggml-train/cuda/table.cpp)
 target_include_directories(gt-emulated PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_compile_options(gt-emulated PRIVATE -O2 -g1 -ffp-contract=off)
+target_compile_options(gt-emulated PRIVATE -O2 -g1 -ffp-contract=off -ftls-model=initial-exec)
 target_compile_definitions(gt-emulated PRIVATE GT_VERSION="${PROJECT_VERSION}")
 target_link_libraries(gt-emulated PRIVATE Threads::Threads)
 set_target_properties(gt-emulated PROPERTIES CXX_VISIBILITY_PRESET hidden)
