@@ -197,17 +197,19 @@ void test_cross_entropy(SelftestTable & table, int64_t rows, int64_t V, int64_t 
         labels[r] =
             r % 4 == 1 ? -1 : static_cast<int32_t>(random_bits(17, r) % static_cast<uint64_t>(V));
     }
+    const std::vector<float>   scale = {0.25f};
     const DeviceArray<int32_t> dev_labels(labels);
+    const DeviceArray<float>   dev_scale(scale);
     for (const float smoothing : {0.0f, 0.1f}) {
         for (const bool grad : {false, true}) {
             auto                     logits = x, loss = filled(rows);
             const DeviceArray<float> dev_logits(x), dev_loss(loss.size());
             cpu::cross_entropy(
-                kWhole, rows, V, ld, logits.data(), labels.data(), smoothing, 0.25f, grad,
+                kWhole, rows, V, ld, logits.data(), labels.data(), smoothing, scale[0], grad,
                 loss.data()
             );
             cuda::cross_entropy(
-                nullptr, rows, V, ld, dev_logits, dev_labels, smoothing, 0.25f, grad, dev_loss
+                nullptr, rows, V, ld, dev_logits, dev_labels, smoothing, dev_scale, grad, dev_loss
             );
             const std::string shape = format(" %lldx%lld", (long long) rows, (long long) V);
             table.close("cross_entropy" + shape, dev_loss.get(), loss, kRounding);

@@ -137,6 +137,7 @@ void position_back(
 
 // ---- loss.cu --------------------------------------------------------------------------------------------
 
+// scale: one float, on the device too.
 void cross_entropy(
     Stream          s,
     int64_t         rows,
@@ -145,7 +146,7 @@ void cross_entropy(
     float *         logits,
     const int32_t * labels,
     float           smoothing,
-    float           scale,
+    const float *   scale,
     bool            grad,
     float *         loss
 );

@@ -11,7 +11,7 @@ void cross_entropy(
     float *         logits,
     const int32_t * labels,
     float           smoothing,
-    float           scale,
+    const float *   scale,
     bool            grad,
     float *         loss
 ) {

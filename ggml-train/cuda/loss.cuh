@@ -30,11 +30,12 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(
     float *         logits,
     const int32_t * labels,
     float           smoothing,
-    float           scale,
+    const float *   scale_at,
     bool            grad,
     float *         loss
 ) {
     GT_SHARED(float, part, kThreads / kWarp);
+    const float scale = *scale_at;
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
         float *       x     = logits + r * ld;
         const int32_t label = labels[r];
