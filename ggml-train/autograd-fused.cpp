@@ -8,10 +8,6 @@ static std::array<int64_t, 4> shape(const ggml_tensor * x) {
     return {x->ne[0], x->ne[1], x->ne[2], x->ne[3]};
 }
 
-static ggml_tensor * contiguous(Autograd & a, ggml_tensor * x) {
-    return ggml_is_contiguous(x) ? x : ggml_cont(a.ctx(), x);
-}
-
 // The gradient of a weight that is a parameter, or a reshaped view of one.
 static ggml_tensor * weight_accumulator(Autograd & a, ggml_tensor * w, ggml_tensor ** param) {
     *param            = w->op == GGML_OP_RESHAPE ? w->src[0] : w;
@@ -121,12 +117,14 @@ static void rule_rope(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
 }
 
 static void rule_attention(Autograd & a, ggml_tensor * o, ggml_tensor * g) {
-    ggml_tensor * qkv    = o->src[0];
-    ggml_tensor * args[] = {a.value(qkv), a.value(o), o->src[1], contiguous(a, g)};
+    ggml_tensor * qkv     = o->src[0];
+    ggml_tensor * lse     = o->src[1];
+    const bool    device  = a.ops().form() == Form::device;
+    ggml_tensor * scratch = device ? ggml_dup_tensor(a.ctx(), lse) : nullptr;
     a.add(
         qkv, fused_node(
-                 a.ctx(), kAttentionBack, shape(qkv), {args[0], args[1], args[2], args[3]},
-                 fused_params(o)
+                 a.ctx(), kAttentionBack, shape(qkv),
+                 {a.value(qkv), a.value(o), lse, contiguous(a, g), scratch}, fused_params(o)
              )
     );
 }

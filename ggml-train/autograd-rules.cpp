@@ -7,15 +7,6 @@
 
 namespace gt {
 
-static ggml_tensor * contiguous(Autograd & a, ggml_tensor * x) {
-    return ggml_is_contiguous(x) ? x : ggml_cont(a.ctx(), x);
-}
-
-// Undoes a broadcast: sums g down to the shape of x.
-static ggml_tensor * unbroadcast(Autograd & a, ggml_tensor * g, ggml_tensor * x) {
-    return ggml_are_same_shape(g, x) ? g : ggml_repeat_back(a.ctx(), contiguous(a, g), x);
-}
-
 static float float_param(const ggml_tensor * node, int i) {
     float value = 0.0f;
     std::memcpy(&value, node->op_params + i, sizeof(value));
@@ -25,7 +16,7 @@ static float float_param(const ggml_tensor * node, int i) {
 static void rule_add(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     for (int i : {0, 1}) {
         if (a.needs(y->src[i])) {
-            a.add(y->src[i], unbroadcast(a, g, y->src[i]));
+            a.add_sum(y->src[i], g);
         }
     }
 }
@@ -34,7 +25,7 @@ static void rule_mul(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     for (int i : {0, 1}) {
         if (a.needs(y->src[i])) {
             ggml_tensor * other = a.value(y->src[1 - i]);
-            a.add(y->src[i], unbroadcast(a, ggml_mul(a.ctx(), contiguous(a, g), other), y->src[i]));
+            a.add_sum(y->src[i], ggml_mul(a.ctx(), contiguous(a, g), other));
         }
     }
 }
@@ -123,7 +114,7 @@ static void rule_concat(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
 }
 
 static void rule_repeat(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
-    a.add(y->src[0], unbroadcast(a, g, y->src[0]));
+    a.add_sum(y->src[0], g);
 }
 
 static void rule_sum_rows(Autograd & a, ggml_tensor * y, ggml_tensor * g) {

@@ -85,9 +85,7 @@ void Autograd::add(ggml_tensor * x, ggml_tensor * g) {
     }
     GT_CHECK(ggml_are_same_shape(x, g), "a rule returned a gradient of another shape");
     if (ggml_tensor * acc = accumulator(x)) {
-        if (!ggml_is_contiguous(g)) {
-            g = ggml_cont(ctx(), g);
-        }
+        g = contiguous(*this, g);
         emit(
             ops_.form() == Form::fused ? fused_inplace(ctx(), kAccumulate, acc, {g, next_beta(x)})
                                        : ggml_add_inplace(ctx(), acc, g)
@@ -97,6 +95,35 @@ void Autograd::add(ggml_tensor * x, ggml_tensor * g) {
     ggml_tensor *& sum = grads_[x];
     sum                = sum ? ggml_add(ctx(), sum, g) : g;
     emit(sum);
+}
+
+// Whether x, repeated as a whole, gives the shape of g: g is so many rows of x's size.
+static bool is_row_of(const ggml_tensor * x, const ggml_tensor * g) {
+    int i = 0;
+    while (i < GGML_MAX_DIMS && x->ne[i] == g->ne[i]) {
+        ++i;
+    }
+    return std::all_of(x->ne + i, x->ne + GGML_MAX_DIMS, [](int64_t n) { return n == 1; });
+}
+
+void Autograd::add_sum(ggml_tensor * x, ggml_tensor * g) {
+    if (!needs(x) || ggml_are_same_shape(x, g)) {
+        add(x, g);
+        return;
+    }
+    g                 = contiguous(*this, g);
+    ggml_tensor * acc = ops_.form() == Form::device ? accumulator(x) : nullptr;
+    if (!acc || !is_row_of(x, g)) {
+        add(x, ggml_repeat_back(ctx(), g, x));
+        return;
+    }
+    const int64_t n    = ggml_nelements(x);
+    ggml_tensor * rows = ggml_reshape_2d(ctx(), g, n, ggml_nelements(g) / n);
+    emit(fused_inplace(ctx(), kSumRows, ggml_reshape_1d(ctx(), acc, n), {rows, next_beta(x)}));
+}
+
+ggml_tensor * contiguous(Autograd & a, ggml_tensor * x) {
+    return ggml_is_contiguous(x) ? x : ggml_cont(a.ctx(), x);
 }
 
 ggml_tensor * Autograd::value(ggml_tensor * x) {
@@ -114,7 +141,7 @@ ggml_tensor * Autograd::value(ggml_tensor * x) {
     ggml_tensor copy    = *x;
     bool        changed = !is_view(x);  // a view is made anew only if what it looks at is
     for (ggml_tensor *& src : copy.src) {
-        if (src) {
+        if (src && src != x) {  // a cast has itself as its second source
             ggml_tensor * again = value(src);
             changed |= again != src;
             src = again;
@@ -125,7 +152,7 @@ ggml_tensor * Autograd::value(ggml_tensor * x) {
     }
     ggml_tensor * result = ggml_dup_tensor(ctx(), x);
     std::copy(x->op_params, x->op_params + std::size(x->op_params), result->op_params);
-    std::copy(copy.src, copy.src + GGML_MAX_SRC, result->src);
+    std::replace_copy(copy.src, copy.src + GGML_MAX_SRC, result->src, x, result);
     std::copy(x->nb, x->nb + GGML_MAX_DIMS, result->nb);
     result->op = x->op;
     if (is_view(x)) {

@@ -6,7 +6,7 @@
 //
 // Gradients of parameters are added into their own tensors (Param::grad), which outlive the graph:
 // the fused form scales what is there by `beta` first (0 on the first micro-batch, so that nobody
-// has to clear them), the portable form always adds.
+// has to clear them), the others always add.
 //
 // Memory: what the reverse pass needs of the forward pass is asked for with value(). It answers
 // with the tensor itself, or, for tensors that are cheap or not kept, with a copy of the node that
@@ -57,6 +57,9 @@ public:
     // Adds g to the gradient of x. Does nothing if x needs none.
     void add(ggml_tensor * x, ggml_tensor * g);
 
+    // The same for a gradient of what x was broadcast to: its sum over the copies of x.
+    void add_sum(ggml_tensor * x, ggml_tensor * g);
+
     // For rules that take the gradient so far into their own kernel: it is x's no longer.
     ggml_tensor * take(ggml_tensor * x);
 
@@ -85,6 +88,8 @@ private:
 
 // A rule: gradients of node's sources from the gradient g of node.
 using Rule = void (*)(Autograd & a, ggml_tensor * node, ggml_tensor * g);
+
+ggml_tensor * contiguous(Autograd & a, ggml_tensor * x);
 
 // Null if there is none.
 Rule find_rule(const ggml_tensor * node);

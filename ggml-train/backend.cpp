@@ -1,12 +1,15 @@
 #include "ggml-train/backend.h"
 
+#include "ggml-train/cuda/table.h"
 #include "ggml-train/fake-device.h"
+#include "ggml-train/fused.h"
 #include "ggml-train/ggml-device.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
+#include <ggml-impl.h>
 #include <sstream>
 
 namespace gt {
@@ -145,10 +148,15 @@ ggml_gallocr_ptr Backend::plan(std::vector<ggml_cgraph *> graphs) const {
     return plan;
 }
 
+bool Backend::supports(const ggml_tensor * node) const {
+    return device_ && fused_op(node) ? find_device_run(node) != nullptr
+                                     : ggml_backend_supports_op(get(), node);
+}
+
 void Backend::check_support(ggml_cgraph * graph) const {
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
         const ggml_tensor * node = ggml_graph_node(graph, i);
-        if (!ggml_backend_supports_op(get(), node)) {
+        if (!supports(node)) {
             throw Error(format(
                 "%s can't run op %s of tensor '%s'; try --portable or --device cpu",
                 ggml_backend_name(get()), ggml_op_desc(node), node->name
@@ -158,6 +166,39 @@ void Backend::check_support(ggml_cgraph * graph) const {
 }
 
 void Backend::compute(ggml_cgraph * graph) const {
+    device_ ? compute_on_device(graph) : compute_ggml(graph);
+}
+
+// Our nodes by our kernels, the stretches between them by ggml's backend. Each works on a stream of
+// its own, which knows nothing of the other: both are waited for at every change.
+void Backend::compute_on_device(ggml_cgraph * graph) const {
+    const int n = ggml_graph_n_nodes(graph);
+    for (int i = 0; i < n;) {
+        bool ran = false;
+        for (; i < n; ++i) {
+            const ggml_tensor * node = ggml_graph_node(graph, i);
+            if (const DeviceRun run = find_device_run(node)) {
+                run(device_->kernels(), node, fused_params(node));
+                ran = true;
+            } else if (!ggml_op_is_empty(node->op)) {
+                break;
+            }
+        }
+        if (ran) {
+            device_->wait();
+        }
+        const int begin = i;
+        while (i < n && !find_device_run(ggml_graph_node(graph, i))) {
+            ++i;
+        }
+        if (i > begin) {
+            ggml_cgraph stretch = ggml_graph_view(graph, begin, i);
+            compute_ggml(&stretch);
+        }
+    }
+}
+
+void Backend::compute_ggml(ggml_cgraph * graph) const {
     const ggml_status status = ggml_backend_graph_compute(get(), graph);
     if (status != GGML_STATUS_SUCCESS) {
         throw Error(format(

@@ -52,6 +52,10 @@ public:
     void compute(ggml_cgraph * graph) const;
 
 private:
+    bool supports(const ggml_tensor * node) const;
+    void compute_ggml(ggml_cgraph * graph) const;
+    void compute_on_device(ggml_cgraph * graph) const;
+
     struct PoolDeleter {
         void operator()(struct ggml_threadpool * pool) const;
     };

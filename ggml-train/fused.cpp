@@ -1,6 +1,6 @@
 #include "ggml-train/fused.h"
 
-#include "ggml-train/cpu/kernels.h"
+#include "ggml-train/fused-args.h"
 
 #include <cstring>
 #include <ggml-impl.h>
@@ -69,14 +69,6 @@ FusedParams fused_params(const ggml_tensor * node) {
 }
 
 // ---- the table -----------------------------------------------------------------------------------
-
-static float * data(const ggml_tensor * t) {
-    return t ? static_cast<float *>(t->data) : nullptr;
-}
-
-static int64_t rows(const ggml_tensor * t) {
-    return ggml_nelements(t) / t->ne[0];
-}
 
 // i0: number of weights, i1: has biases, i2: has residual.
 static void run_linear(const ggml_tensor * y, const FusedParams & p, int i, int n) {
@@ -217,17 +209,6 @@ static void run_rope(const ggml_tensor * y, const FusedParams & p, int i, int n)
     );
 }
 
-// i: T, H, Hkv, D, causal.
-static cpu::Attention attention_of(const FusedParams & p, int64_t n_rows) {
-    return {
-        .B      = n_rows / p.i[0],
-        .T      = p.i[0],
-        .H      = p.i[1],
-        .Hkv    = p.i[2],
-        .D      = p.i[3],
-        .causal = p.i[4] != 0};
-}
-
 static void run_attention(const ggml_tensor * o, const FusedParams & p, int i, int n) {
     cpu::attention({i, n}, attention_of(p, rows(o)), data(o->src[0]), data(o), data(o->src[1]));
 }
@@ -237,10 +218,6 @@ static void run_attention_back(const ggml_tensor * dqkv, const FusedParams & p, 
         {i, n}, attention_of(p, rows(dqkv)), data(dqkv->src[0]), data(dqkv->src[1]),
         data(dqkv->src[2]), data(dqkv->src[3]), data(dqkv)
     );
-}
-
-static const int32_t * ints(const ggml_tensor * t) {
-    return static_cast<const int32_t *>(t->data);
 }
 
 // i0: T.

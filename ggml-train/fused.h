@@ -1,9 +1,10 @@
-// ggml-train/fused.h — our own graph nodes: ggml custom nodes that run the kernels of cpu/kernels.h.
+// ggml-train/fused.h — our own graph nodes: ggml custom nodes that run the kernels of cpu/kernels.h,
+// or, on a device, those of cuda/kernels.h.
 //
 // A fused node is a GGML_OP_CUSTOM whose userdata points at its row in one table (FusedOp), so that
 // autograd and devices can tell what it is. Its small parameters lie in the free part of op_params.
 // Several outputs: the second one (softmax sums, norm statistics) is a leaf passed as a source.
-// Read next: ops.cpp (who builds them), autograd-fused.cpp (their gradients).
+// Read next: ops.cpp (who builds them), autograd-fused.cpp (their gradients), fused-device.cpp.
 #pragma once
 
 #include "ggml-train/base.h"
@@ -12,6 +13,10 @@
 #include <ggml.h>
 
 namespace gt {
+
+namespace cuda {
+struct Kernels;
+}
 
 // Ints and floats of one node, at fixed places; see fused.cpp for who uses which.
 struct FusedParams {
@@ -40,7 +45,7 @@ extern const FusedOp kSwiglu;         // gate, up
 extern const FusedOp kSwigluBack;     // gate, up, dy: both gradients, one after the other
 extern const FusedOp kRope;           // x
 extern const FusedOp kAttention;      // qkv, lse
-extern const FusedOp kAttentionBack;  // qkv, o, lse, do
+extern const FusedOp kAttentionBack;  // qkv, o, lse, do, scratch like lse (devices)
 extern const FusedOp kEmbedding;      // table, ids, positions or none
 extern const FusedOp kEmbeddingBack;  // [grad], dx, ids, beta
 extern const FusedOp kPositionBack;   // [grad], dx, beta
@@ -68,5 +73,13 @@ ggml_tensor * fused_inplace(
 // The row of the table, or null if the node is none of ours.
 const FusedOp * fused_op(const ggml_tensor * node);
 FusedParams     fused_params(const ggml_tensor * node);
+
+// Starts a node's kernels on the default stream of a device. Gradients are added, whatever beta says:
+// whoever begins a step on a device clears them.
+using DeviceRun =
+    void (*)(const cuda::Kernels & kernels, const ggml_tensor * node, const FusedParams & params);
+
+// Null if the node is none of ours, or no device runs it.
+DeviceRun find_device_run(const ggml_tensor * node);
 
 }  // namespace gt

@@ -48,7 +48,7 @@ void StepGraph::build(Model & model) {
 double StepGraph::run(const Batch & batch, float scale, bool first) {
     inputs_.set(batch, scale, !first);
     inputs_.set_depth(batch.depth);
-    if (options_.goal == GraphOptions::Goal::train && options_.form == Form::portable && first) {
+    if (options_.goal == GraphOptions::Goal::train && options_.form != Form::fused && first) {
         for (const Param & param : *params_) {
             if (param.grad) {
                 ggml_backend_tensor_memset(param.grad, 0, 0, ggml_nbytes(param.grad));

@@ -24,6 +24,53 @@ static ggml_tensor * real_rows(ggml_context * ctx, ggml_tensor * w, int64_t V) {
     return w->ne[1] == V ? w : ggml_view_2d(ctx, w, w->ne[0], V, w->nb[1], 0);
 }
 
+// The gradients of a chunk's products from that of its logits, g [V, n]: of weight, bias and x [C, n].
+static void products_back(
+    Ops &         ops,
+    const Head &  head,
+    Autograd &    autograd,
+    ggml_tensor * x,
+    ggml_tensor * g,
+    ggml_tensor * dx
+) {
+    ggml_context * ctx = ops.ctx();
+    const int64_t  V   = g->ne[0];
+    if (head.weight->grad) {
+        ggml_tensor * dw = ggml_mul_mat(
+            ctx, ops.factor(ggml_transpose(ctx, x)), ggml_cont(ctx, ggml_transpose(ctx, g))
+        );
+        autograd.emit(ggml_add_inplace(ctx, real_rows(ctx, head.weight->grad, V), dw));
+    }
+    if (head.bias) {
+        autograd.add_sum(head.bias->weight, g);
+    }
+    ggml_tensor * w    = real_rows(ctx, head.weight->weight, V);
+    ggml_tensor * back = ggml_mul_mat(ctx, ops.factor(ggml_transpose(ctx, w)), g);  // [C, n]
+    autograd.emit(ggml_cpy(ctx, back, dx));
+}
+
+static void products_back_fused(
+    Ops &         ops,
+    const Head &  head,
+    Autograd &    autograd,
+    ggml_tensor * x,
+    ggml_tensor * g,
+    ggml_tensor * dx
+) {
+    ggml_context * ctx = ops.ctx();
+    ggml_tensor *  w   = head.weight->weight;
+    if (head.weight->grad) {
+        ggml_tensor * beta = autograd.next_beta(w);
+        autograd.emit(fused_inplace(ctx, kLinearBackW, head.weight->grad, {g, x, beta}));
+    }
+    if (head.bias && head.bias->grad) {
+        ggml_tensor * beta = autograd.next_beta(head.bias->weight);
+        autograd.emit(fused_inplace(ctx, kSumRows, head.bias->grad, {g, beta}));
+    }
+    autograd.emit(fused_inplace(ctx, kLinearBackX, dx, {g, w}, {.i = {1, 0, 1}}));
+}
+
+// With cross entropy as a node of ours.
 static void fused_chunk(
     Ops &              ops,
     ggml_cgraph *      graph,
@@ -66,17 +113,8 @@ static void fused_chunk(
     if (!autograd) {
         return;
     }
-    if (head.weight->grad) {
-        ggml_tensor * beta = autograd->next_beta(w);
-        autograd->emit(fused_inplace(ctx, kLinearBackW, head.weight->grad, {dlogits, x, beta}));
-    }
-    if (head.bias && head.bias->grad) {
-        ggml_tensor * beta = autograd->next_beta(head.bias->weight);
-        autograd->emit(fused_inplace(ctx, kSumRows, head.bias->grad, {dlogits, beta}));
-    }
-    autograd->emit(
-        fused_inplace(ctx, kLinearBackX, columns(ctx, dx, begin, n), {dlogits, w}, {.i = {1, 0, 1}})
-    );
+    const auto back = ops.form() == Form::fused ? products_back_fused : products_back;
+    back(ops, head, *autograd, x, dlogits, columns(ctx, dx, begin, n));
 }
 
 static void portable_chunk(
@@ -138,17 +176,7 @@ static void portable_chunk(
         return;
     }
     g = mix ? ggml_add(ctx, g, mix) : g;
-    if (head.weight->grad) {
-        ggml_tensor * dw = ggml_mul_mat(
-            ctx, ops.factor(ggml_transpose(ctx, x)), ggml_cont(ctx, ggml_transpose(ctx, g))
-        );
-        emit(ggml_add_inplace(ctx, real_rows(ctx, head.weight->grad, V), dw));
-    }
-    if (head.bias && head.bias->grad) {
-        emit(ggml_add_inplace(ctx, head.bias->grad, ggml_repeat_back(ctx, g, head.bias->grad)));
-    }
-    ggml_tensor * back = ggml_mul_mat(ctx, ops.factor(ggml_transpose(ctx, w)), g);  // [C, n]
-    emit(ggml_cpy(ctx, back, columns(ctx, dx, begin, n)));
+    products_back(ops, head, *autograd, x, g, columns(ctx, dx, begin, n));
 }
 
 ggml_tensor * append_loss(
@@ -159,7 +187,7 @@ ggml_tensor * append_loss(
     ggml_tensor * dx =
         autograd ? ggml_new_tensor_2d(ops.ctx(), GGML_TYPE_F32, head.x->ne[0], N) : nullptr;
     for (int64_t begin = 0; begin < N; begin += each) {
-        const auto chunk = ops.form() == Form::fused ? fused_chunk : portable_chunk;
+        const auto chunk = ops.form() == Form::portable ? portable_chunk : fused_chunk;
         chunk(ops, graph, head, in, autograd, dx, begin, std::min(each, N - begin));
     }
     return dx;

@@ -1,5 +1,7 @@
 #include "ggml-train/ops.h"
 
+#include "ggml-train/cuda/kernels.h"
+
 #include <cmath>
 
 namespace gt {
@@ -20,7 +22,8 @@ ggml_tensor * Ops::factor(ggml_tensor * x) {
     if (compute_ != GGML_TYPE_F32) {
         return keep(ggml_cast(ctx_, x, compute_));
     }
-    return ggml_is_contiguous(x) ? x : ggml_cont(ctx_, x);
+    // a single column transposed is contiguous, yet refused by products
+    return ggml_is_contiguous(x) && !ggml_is_transposed(x) ? x : ggml_cont(ctx_, x);
 }
 
 ggml_tensor * Ops::linear(
@@ -56,7 +59,7 @@ ggml_tensor * Ops::linear(
 }
 
 ggml_tensor * Ops::layer_norm(ggml_tensor * x, ggml_tensor * w, ggml_tensor * b, float eps) {
-    if (form_ == Form::fused) {
+    if (form_ != Form::portable) {
         ggml_tensor * stats = leaf(2, ggml_nrows(x));
         return fused_node(ctx_, kLayerNorm, shape(x, x->ne[0]), {x, w, b, stats}, {.f = {eps}});
     }
@@ -64,7 +67,7 @@ ggml_tensor * Ops::layer_norm(ggml_tensor * x, ggml_tensor * w, ggml_tensor * b,
 }
 
 ggml_tensor * Ops::rms_norm(ggml_tensor * x, ggml_tensor * w, float eps) {
-    if (form_ == Form::fused) {
+    if (form_ != Form::portable) {
         ggml_tensor * stats = leaf(2, ggml_nrows(x));
         return fused_node(ctx_, kRmsNorm, shape(x, x->ne[0]), {x, w, stats}, {.f = {eps}});
     }
@@ -72,7 +75,7 @@ ggml_tensor * Ops::rms_norm(ggml_tensor * x, ggml_tensor * w, float eps) {
 }
 
 ggml_tensor * Ops::gelu(ggml_tensor * x, GeluKind kind) {
-    if (form_ == Form::fused) {
+    if (form_ != Form::portable) {
         const FusedParams params = {.i = {kind == GeluKind::erf}};
         return fused_node(ctx_, kGelu, shape(x, x->ne[0]), {x}, params);
     }
@@ -90,7 +93,7 @@ ggml_tensor * Ops::gelu(ggml_tensor * x, GeluKind kind) {
 }
 
 ggml_tensor * Ops::swiglu(ggml_tensor * gate, ggml_tensor * up) {
-    if (form_ == Form::fused) {
+    if (form_ != Form::portable) {
         return fused_node(ctx_, kSwiglu, shape(gate, gate->ne[0]), {gate, up});
     }
     return ggml_mul(ctx_, ggml_silu(ctx_, gate), up);
@@ -126,7 +129,7 @@ Ops::rope(ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D,
 }
 
 ggml_tensor * Ops::attention(ggml_tensor * qkv, const AttentionShape & s) {
-    if (form_ == Form::portable) {
+    if (form_ == Form::portable || (form_ == Form::device && s.D > cuda::kMaxHead)) {
         return attention_portable(qkv, s);
     }
     ggml_tensor *     lse    = leaf(s.T * s.H, ggml_nrows(qkv) / s.T);
@@ -166,7 +169,7 @@ ggml_tensor *
 Ops::embedding(ggml_tensor * table, ggml_tensor * ids, ggml_tensor * positions, int64_t T) {
     const int64_t C = table->ne[0];
     const int64_t N = ids->ne[0];
-    if (form_ == Form::fused) {
+    if (form_ != Form::portable) {
         return fused_node(
             ctx_, kEmbedding, {C, N, 1, 1}, {table, ids, positions}, {.i = {as_int(T)}}
         );

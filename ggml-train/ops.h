@@ -1,7 +1,8 @@
 // ggml-train/ops.h — the layers that models are made of, as graph nodes.
 //
-// Each has a portable form, made of ggml primitives that run on any ggml backend, and a fused CPU
-// form (fused.h). Both are differentiable by autograd.h and tested against each other, against
+// Each has a portable form, made of ggml primitives that run on any ggml backend, a fused CPU form
+// (fused.h), and one for devices: our kernels where ggml's backend has none or a worse one, its
+// products with weights. All are differentiable by autograd.h and tested against each other, against
 // finite differences and against PyTorch. Activations are [C, T*B]: one column per token.
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace gt {
 
-enum class Form { portable, fused };
+enum class Form { portable, fused, device };
 
 enum class GeluKind { tanh, erf };
 
@@ -25,8 +26,8 @@ struct AttentionShape {
 
 class Ops {
 public:
-    // compute: the type in which products with weights are taken; F16 and BF16 in the portable form
-    // only. Weights stay F32: the graph makes copies.
+    // compute: the type in which products with weights are taken; F32 only in the fused form.
+    // Weights stay F32: the graph makes copies.
     Ops(ggml_context * ctx, Form form, ggml_type compute = GGML_TYPE_F32)
         : ctx_(ctx), form_(form), compute_(compute) {}
 

@@ -14,7 +14,7 @@ struct GraphOptions {
     int64_t   image_size = 0;  // pictures: pixels and channels; 0: text
     int64_t   channels   = 0;
     Form      form       = Form::fused;
-    ggml_type compute    = GGML_TYPE_F32;  // of products with weights; others: portable form only
+    ggml_type compute    = GGML_TYPE_F32;  // of products with weights; fused: F32 only
     Recompute recompute  = Recompute::cheap;
     float     smoothing  = 0.0f;   // of the labels
     bool      mixup      = false;  // batches bring mix_labels

@@ -39,7 +39,11 @@ set_target_properties(cuda-tests PROPERTIES ENABLE_EXPORTS ON)  # kernels are fo
 # the optimizer in a device's memory
 gt_tests(device-tests LABEL unit SOURCES test-device-optim.cpp LIBS ggml-train optim)
 add_dependencies(device-tests gt-emulated)
-add_dependencies(ranks-tests gt-emulated gt-fake-nccl)
+foreach(tests engine-tests golden-tests ranks-tests)
+    add_dependencies(${tests} gt-emulated)
+endforeach()
+add_dependencies(ranks-tests gt-fake-nccl)
+target_compile_definitions(golden-tests PRIVATE GT_EMULATED)
 
 # the same tables, small, with a sanitizer watching
 foreach(kind asan tsan)

@@ -1,5 +1,5 @@
-// Every op in both forms: gradients against central differences at odd shapes, forms against each
-// other, and the portable form on a device with memory of its own.
+// Every op in every form: gradients against central differences at odd shapes, forms against each
+// other, and the portable form and our kernels on a device with memory of its own.
 #include "tests/catch.h"
 #include "tests/op-check.h"
 
@@ -87,6 +87,10 @@ const std::vector<Case> & cases() {
          {{(6 + 4) * 8, 34}},
          {},
          [](Ops & o, const Args & a) { return causal(o, a[0], 17, 6, 2, 8, true); }},
+        {"heads too large for a device's kernel",
+         {{3 * 136, 7}},
+         {},
+         [](Ops & o, const Args & a) { return causal(o, a[0], 7, 1, 1, 136, true); }},
         {"embedding with positions",
          {{24, 67}, {24, 19}},
          {some_ids(34, 67)},
@@ -127,9 +131,9 @@ double difference(const std::vector<float> & a, const std::vector<float> & b) {
 
 TEST_CASE("every_op_has_the_gradient_of_its_central_differences") {
     for (const Case & c : cases()) {
-        for (Form form : {Form::portable, Form::fused}) {
+        for (Form form : {Form::portable, Form::fused, Form::device}) {
             OpCheck check("cpu", 1, form, c.shapes, c.ids, c.build);
-            INFO(c.name << (form == Form::fused ? ", fused" : ", portable"));
+            INFO(c.name << ", form " << static_cast<int>(form));
             CHECK(check.worst_error() < 3e-3);
         }
     }
@@ -163,24 +167,48 @@ TEST_CASE("portable_form_runs_in_device_memory") {
     }
 }
 
+// Runs it twice; the second time adds.
+static void check_that_gradients_add_up(OpCheck & check, const Case & c) {
+    INFO(c.name);
+    check.run();
+    std::vector<std::vector<float>> once;
+    for (size_t i = 0; i < c.shapes.size(); ++i) {
+        once.push_back(check.grad(i));
+        for (float & g : once.back()) {
+            g *= 2.0f;
+        }
+    }
+    check.run(false);
+    for (size_t i = 0; i < c.shapes.size(); ++i) {
+        CHECK(difference(once[i], check.grad(i)) < 1e-6);
+    }
+}
+
 TEST_CASE("gradients_add_up_over_micro_batches") {
     for (const Case & c : cases()) {
         for (Form form : {Form::portable, Form::fused}) {
             OpCheck check("cpu", 2, form, c.shapes, c.ids, c.build);
-            check.run();
-            std::vector<std::vector<float>> once;
-            for (size_t i = 0; i < c.shapes.size(); ++i) {
-                once.push_back(check.grad(i));
-                for (float & g : once.back()) {
-                    g *= 2.0f;
-                }
-            }
-            check.run(false);
-            INFO(c.name);
-            for (size_t i = 0; i < c.shapes.size(); ++i) {
-                CHECK(difference(once[i], check.grad(i)) < 1e-6);
-            }
+            check_that_gradients_add_up(check, c);
         }
+    }
+}
+
+TEST_CASE("kernels_on_a_device_agree_with_the_portable_form_and_repeat_themselves", "[device]") {
+    for (const Case & c : cases()) {
+        OpCheck host("cpu", 2, Form::portable, c.shapes, c.ids, c.build);
+        OpCheck device("fake", 1, Form::device, c.shapes, c.ids, c.build);
+        OpCheck again("fake", 1, Form::device, c.shapes, c.ids, c.build);
+        host.run();
+        device.run();
+        again.run();
+        INFO(c.name);
+        CHECK(difference(host.output(), device.output()) < 1e-5);
+        CHECK(device.output() == again.output());
+        for (size_t i = 0; i < c.shapes.size(); ++i) {
+            CHECK(difference(host.grad(i), device.grad(i)) < 2e-5);
+            CHECK(device.grad(i) == again.grad(i));
+        }
+        check_that_gradients_add_up(device, c);
     }
 }
 

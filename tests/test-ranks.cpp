@@ -227,6 +227,51 @@ TEST_CASE("a_streamed_step_on_one_rank_has_the_bits_of_a_whole_one") {
     }
 }
 
+// --- devices ---------------------------------------------------------------------------------------
+
+// Our kernels differ from the CPU's in rounding only, and repeat themselves.
+TEST_CASE("devices_train_as_the_cpu_does_whole_and_streamed", "[device]") {
+    for (const char * arch : {"gpt2", "llama", "vit"}) {
+        const ModelConfig config = small(arch);
+        TrainFlags        f      = some_flags(2, "optimizer", 2, 1);
+        const Trained     cpu    = train(config, f, 2);
+        f.device                 = "fake";  // each rank has one
+        const Trained whole      = train(config, f, 2);
+        const Trained again      = train(config, f, 2);
+        CHECK((again.weights == whole.weights));
+        CHECK(again.losses == whole.losses);
+        f.shard                = "full";
+        const Trained streamed = train(config, f, 2);
+        for (const Trained & device : {whole, streamed}) {
+            INFO(arch << (&device == &whole ? ", whole" : ", streamed"));
+            for (size_t i = 0; i < cpu.losses.size(); ++i) {
+                CHECK(device.losses[i] == Approx(cpu.losses[i]).epsilon(1e-5));
+            }
+            CHECK(farthest(device, cpu) < 1e-5);
+        }
+    }
+}
+
+TEST_CASE("equal_gradients_make_equal_messages_on_any_number_of_devices", "[device]") {
+    const ModelConfig config = small("gpt2", 1);
+    TrainFlags        f      = some_flags(1, "none", 1, 1);
+    f.optim.replicator       = "demo";
+    f.optim.rule             = "sgd";
+    f.optim.chunk            = "16x16";
+    f.device                 = "fake";
+    const Trained alone      = train(config, f, 2);
+    CHECK_FALSE(alone.messages.back().empty());
+    f.ranks = 2;
+    for (const char * shard : {"optimizer", "full"}) {
+        INFO(shard);
+        f.shard               = shard;
+        const Trained devices = train(config, f, 2);
+        CHECK((devices.messages == alone.messages));
+        CHECK((devices.weights == alone.weights));
+        CHECK(devices.digests == alone.digests);
+    }
+}
+
 // --- memory ----------------------------------------------------------------------------------------
 
 static ModelConfig wide() {
@@ -263,11 +308,11 @@ TEST_CASE("a_model_beyond_the_memory_of_a_rank_trains_when_ranks_stream_it", "[d
     TrainFlags        f      = some_flags(4, "full", 4, 1);
     f.optim.chunk            = "16x16";
     f.device                 = "fake:1:4";  // each rank has one of 4 MB
+    f.portable               = true;
     REQUIRE(16 * n_params(config) > 2 * (4 << 20));
     const Trained under = train(config, f, 2);
 
     f.device           = "cpu";
-    f.portable         = true;
     const Trained free = train(config, f, 2);
     CHECK(under.losses == free.losses);
     CHECK(under.norms == free.norms);

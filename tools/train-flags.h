@@ -101,7 +101,7 @@ struct TrainFlags {
             "compute", compute, "type of products with weights, on devices; weights stay F32",
             {"f32", "bf16", "f16"}
         );
-        visit("portable", portable, "ggml's own ops only, no fused CPU kernels (slow)");
+        visit("portable", portable, "ggml's own ops only, no kernels of ours (slow)");
         visit("recompute", recompute, "keep only the inputs of the blocks: less memory, more time");
         visit("eval-every", eval_every, "steps between evaluations; 0: twenty in all");
         visit("eval-batches", eval_batches, "batches per evaluation");

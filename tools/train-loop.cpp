@@ -172,8 +172,9 @@ private:
             "data     %s %s per step, %lld steps\n", count_text(count).c_str(), task_.unit,
             static_cast<long long>(f_.steps)
         );
-        const RankMemory memory = rank_.memory();
-        const auto       mb     = [](size_t bytes) { return static_cast<double>(bytes) / 1e6; };
+        constexpr const char * kForms[] = {"portable ops", "fused ops", "device ops"};
+        const RankMemory       memory   = rank_.memory();
+        const auto             mb = [](size_t bytes) { return static_cast<double>(bytes) / 1e6; };
         std::printf(
             "memory   %sweights and gradients %.0f MB, optimizer %.0f MB, %sactivations %.0f MB\n",
             ranks_.size() > 1 ? "of each rank: " : "", mb(memory.weights), mb(memory.state),
@@ -182,8 +183,7 @@ private:
         );
         std::printf(
             "compute  %s, %d threads, %s%s\n", f_.device.c_str(), f_.threads,
-            f_.portable || f_.device != "cpu" ? "portable ops" : "fused ops",
-            f_.recompute ? ", blocks recomputed" : ""
+            kForms[static_cast<int>(form_of(f_))], f_.recompute ? ", blocks recomputed" : ""
         );
         if (!together_.alone()) {
             std::printf("cost     %s\n", together_.cost(f_.optim, config, compute_s).c_str());

@@ -1,7 +1,6 @@
 #include "tools/train-memory.h"
 
-#include "ggml-train/stream.h"
-#include "models/blocks.h"
+#include "tools/train-rank.h"
 
 #include <algorithm>
 
@@ -26,14 +25,13 @@ measure(ModelConfig config, int64_t n_blocks, const TrainFlags & f, const TrainT
     config.n_layer = n_blocks;
     const Backend backend("cpu", 1);
     const auto    model = make_model(backend, config, true);
-    const bool    fused = f.device == "cpu" && !f.portable;
     StepGraph     graph(
             backend, *model,
             {.B          = 1,
              .T          = t.T,
              .image_size = config.image_size,
              .channels   = config.channels,
-             .form       = fused ? Form::fused : Form::portable,
+             .form       = form_of(f),
              .recompute  = f.recompute ? Recompute::all : Recompute::cheap,
              .mixup      = t.mixup,
              .depth      = t.depth}

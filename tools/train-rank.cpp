@@ -40,6 +40,10 @@ static DeviceSpec device_of(const std::string & devices, int rank) {
     return specs.size() == 1 ? specs[0] : specs[static_cast<size_t>(rank)];
 }
 
+Form form_of(const TrainFlags & f) {
+    return f.portable ? Form::portable : f.device == "cpu" ? Form::fused : Form::device;
+}
+
 TrainRank::TrainRank(
     const TrainFlags & f, const TrainTask & task, LocalGroup & ranks, RunPeers & peers
 )
@@ -120,7 +124,7 @@ void TrainRank::make_graphs(const TrainFlags & f, const TrainTask & task) {
         .T          = task.T,
         .image_size = task.model.config.image_size,
         .channels   = task.model.config.channels,
-        .form       = f.portable || !backend_.is_host() ? Form::portable : Form::fused,
+        .form       = form_of(f),
         .compute    = f.compute == "bf16"  ? GGML_TYPE_BF16
                       : f.compute == "f16" ? GGML_TYPE_F16
                                            : GGML_TYPE_F32,

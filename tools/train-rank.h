@@ -33,6 +33,9 @@ struct RankMemory {
 // long, as if this machine were slow, or alone on its processor. 0: as long as it does.
 double test_step_seconds();
 
+// How layers are computed on the devices that are asked for.
+Form form_of(const TrainFlags & train);
+
 class TrainRank {
 public:
     // Collective. Takes the weights of task.model, which must stay until all ranks are made.
