@@ -13,7 +13,7 @@ namespace gt {
 
 namespace fs = std::filesystem;
 
-static constexpr uint32_t kCheckpointVersion = 2;
+static constexpr uint32_t kCheckpointVersion = 3;
 
 static std::string state_name(size_t i) {
     return "s." + std::to_string(i);
@@ -22,24 +22,17 @@ static std::string blob_name(size_t i) {
     return "b." + std::to_string(i);
 }
 
-// Every rank has its own: a part of a message in flight.
+// Bytes that are saved, of the whole host: the number of its ranks leaves no trace.
 struct Blob {
     std::string name;
-    Bytes *     bytes = nullptr;
+    Bytes       bytes;
 };
-static std::vector<Blob> blobs_of(const HostState & state) {
+static std::vector<Blob> full_blobs_of(const HostState & state) {
     std::vector<Blob> blobs;
     for (const HostBytes & blob : state.blobs) {
-        for (size_t rank = 0; rank < blob.parts.size(); ++rank) {
-            blobs.push_back({blob.name + "." + std::to_string(rank), blob.parts[rank]});
-        }
+        blobs.push_back({blob.name, blob.value()});
     }
-    return blobs;
-}
-// Those that are saved: without a message in flight the number of ranks leaves no trace.
-static std::vector<Blob> full_blobs_of(const HostState & state) {
-    std::vector<Blob> blobs = blobs_of(state);
-    std::erase_if(blobs, [](const Blob & blob) { return blob.bytes->empty(); });
+    std::erase_if(blobs, [](const Blob & blob) { return blob.bytes.empty(); });
     return blobs;
 }
 
@@ -54,7 +47,9 @@ set_strings(gguf_context * gguf, const char * key, const std::vector<std::string
 
 // --- save ----------------------------------------------------------------------------------------
 
-static void write_keys(const Checkpoint & checkpoint, gguf_context * gguf) {
+static void write_keys(
+    const Checkpoint & checkpoint, const std::vector<Blob> & full_blobs, gguf_context * gguf
+) {
     if (checkpoint.keys != nullptr) {
         gguf_set_kv(gguf, checkpoint.keys);
     }
@@ -76,7 +71,7 @@ static void write_keys(const Checkpoint & checkpoint, gguf_context * gguf) {
         counters.push_back(counter.name);
         values.push_back(*counter.copies[0]);
     }
-    for (const Blob & blob : full_blobs_of(checkpoint.state)) {
+    for (const Blob & blob : full_blobs) {
         blobs.push_back(blob.name);
     }
     set_strings(gguf, "gt.checkpoint.flags", flags);
@@ -124,8 +119,9 @@ std::string save_checkpoint(const std::string & folder, const Checkpoint & check
         weights[weight.name] = &weight;
     }
     {
-        GgufWriter writer(path);
-        write_keys(checkpoint, writer.keys());
+        const std::vector<Blob> blobs = full_blobs_of(checkpoint.state);
+        GgufWriter              writer(path);
+        write_keys(checkpoint, blobs, writer.keys());
         const std::vector<TensorSpec> specs = tensor_specs(*checkpoint.config);
         for (const TensorSpec & spec : specs) {
             writer.declare(spec.name, spec.ne, GGML_TYPE_F32);
@@ -134,9 +130,8 @@ std::string save_checkpoint(const std::string & folder, const Checkpoint & check
             const auto n = static_cast<int64_t>(checkpoint.state.tensors[i].size());
             writer.declare(state_name(i), {n, 1, 1, 1}, GGML_TYPE_F32);
         }
-        const std::vector<Blob> blobs = full_blobs_of(checkpoint.state);
         for (size_t i = 0; i < blobs.size(); ++i) {
-            const auto n = static_cast<int64_t>(blobs[i].bytes->size());
+            const auto n = static_cast<int64_t>(blobs[i].bytes.size());
             writer.declare(blob_name(i), {n, 1, 1, 1}, GGML_TYPE_I8);
         }
         for (const TensorSpec & spec : specs) {
@@ -146,7 +141,7 @@ std::string save_checkpoint(const std::string & folder, const Checkpoint & check
             write_tensor(writer, tensor);
         }
         for (const Blob & blob : blobs) {
-            writer.write(blob.bytes->data(), blob.bytes->size());
+            writer.write(blob.bytes.data(), blob.bytes.size());
         }
         writer.commit(true);
     }
@@ -321,16 +316,15 @@ void load_checkpoint(const std::string & path, Checkpoint & into) {
     for (size_t i = 0; i < blobs.size(); ++i) {
         saved[blobs[i]] = opened.bytes(blob_name(i), GGML_TYPE_I8);
     }
-    const std::vector<Blob> targets = blobs_of(into.state);
+    const std::vector<HostBytes> & targets = into.state.blobs;
     for (const auto & [name, bytes] : saved) {
-        if (std::none_of(targets.begin(), targets.end(), [&, what = name](const Blob & target) {
-                return target.name == what;
+        if (std::none_of(targets.begin(), targets.end(), [&, what = name](const HostBytes & b) {
+                return b.name == what;
             })) {
             throw Error(
                 path + ": holds a message in flight (" + name +
-                ") that this run has no place for; go on with the --ranks, --overlap and "
-                "--replicator "
-                "of that run"
+                ") that this run has no place for; go on with the --overlap and --replicator of "
+                "that run"
             );
         }
     }
@@ -343,9 +337,8 @@ void load_checkpoint(const std::string & path, Checkpoint & into) {
             *copy = counted[counter.name];
         }
     }
-    for (const Blob & target : targets) {
-        const auto bytes = saved[target.name];
-        target.bytes->assign(bytes.begin(), bytes.end());
+    for (const HostBytes & target : targets) {
+        target.set(saved[target.name]);
     }
     CheckpointHead head = head_of(opened, path);
     into.step           = head.step;

@@ -24,6 +24,20 @@ void HostTensor::set(std::span<const float> values) const {
     }
 }
 
+Bytes HostBytes::value() const {
+    std::vector<Bytes> all;
+    for (const Bytes * part : parts) {
+        all.push_back(*part);
+    }
+    return join && !all[0].empty() ? join(all) : all[0];
+}
+
+void HostBytes::set(std::span<const uint8_t> bytes) const {
+    for (Bytes * part : parts) {
+        part->assign(bytes.begin(), bytes.end());
+    }
+}
+
 HostTensor whole_tensor(std::string name, std::span<float> values, bool shared) {
     return {.name = std::move(name), .pieces = {{.copies = {{values}}}}, .shared = shared};
 }
@@ -67,7 +81,8 @@ HostState join_state(
         }
     }
     for (size_t i = 0; i < mine.blobs.size(); ++i) {
-        host.blobs.push_back({mine.blobs[i].name, {}, mine.blobs[i].shared});
+        const StateBytes & blob = mine.blobs[i];
+        host.blobs.push_back({blob.name, {}, blob.shared, blob.join});
         for (const OptimizerState & rank : all) {
             host.blobs.back().parts.push_back(rank.blobs[i].bytes);
         }

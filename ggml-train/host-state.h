@@ -34,7 +34,11 @@ struct HostCounter {
 struct HostBytes {
     std::string          name;
     std::vector<Bytes *> parts;  // one per rank
-    bool                 shared = false;
+    bool                 shared                    = false;
+    Bytes (*join)(std::span<const Bytes> of_ranks) = nullptr;  // as in StateBytes
+
+    Bytes value() const;
+    void  set(std::span<const uint8_t> bytes) const;
 };
 struct HostState {
     std::vector<HostTensor>  weights;  // complete, in the model's order

@@ -42,11 +42,13 @@ struct StateCounter {
     uint64_t *  value  = nullptr;
     bool        shared = false;
 };
-// Bytes of any length, such as a message in flight: a loader resizes and fills `bytes`.
+// Bytes of any length, such as a message in flight: a loader resizes and fills `bytes`. Ranks may each
+// have a part of what `join` makes the host's; all of them are given that when it is loaded.
 struct StateBytes {
     std::string name;
-    Bytes *     bytes  = nullptr;
-    bool        shared = false;
+    Bytes *     bytes                              = nullptr;
+    bool        shared                             = false;
+    Bytes (*join)(std::span<const Bytes> of_ranks) = nullptr;  // null: they are equal on all ranks
 };
 struct OptimizerState {
     std::vector<StateTensor>  tensors;

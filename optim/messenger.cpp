@@ -102,10 +102,36 @@ Bytes Messenger::take(uint64_t step) {
     for (Slot & slot : slots_) {
         if (slot.used != 0 && slot.step == step) {
             slot.used = 0;
-            return std::exchange(slot.message, {});
+            return our_part(step, std::exchange(slot.message, {}));
         }
     }
     return {};
+}
+
+// A message that a checkpoint kept is the host's, whatever number of ranks had made it.
+Bytes Messenger::our_part(uint64_t step, Bytes message) const {
+    std::string why;
+    const auto  head = read_head(message, why);
+    if (!head || head->layout != options_.head.layout) {
+        throw Error(
+            "the message in flight is of another model or other settings; go on with those of "
+            "that run"
+        );
+    }
+    if (head->is_part || units_.owns_all()) {
+        return message;
+    }
+    const Plan                 plan = own_->plan(step / options_.every);
+    const std::vector<int64_t> from = offsets_of(*own_, plan), to = owned_offsets(plan);
+    GT_CHECK(message.size() == static_cast<size_t>(kHeadBytes + from.back()), "size by layout");
+    Bytes part = blank(step, head->lr, plan, static_cast<uint64_t>(to.back()));
+    for (const int i : units_.owned()) {
+        std::copy_n(
+            message.data() + kHeadBytes + from[i], from[i + 1] - from[i],
+            part.data() + kHeadBytes + to[i]
+        );
+    }
+    return part;
 }
 
 bool Messenger::is_good(uint64_t step, const Unit & unit, const uint8_t * bytes) const {
@@ -161,12 +187,24 @@ void Messenger::forget(uint64_t step) {
     }
 }
 
+// The host's message from what its ranks keep: their parts, or all of it, after a checkpoint was loaded.
+static Bytes join_kept(std::span<const Bytes> of_ranks) {
+    for (const Bytes & kept : of_ranks) {
+        std::string why;
+        const auto  head = read_head(kept, why);
+        if (head && !head->is_part) {
+            return kept;
+        }
+    }
+    return join_messages(of_ranks);
+}
+
 void Messenger::add_state(OptimizerState & state) {
     for (int i = 0; i < 2; ++i) {
         const std::string name = format("flight%d", i);
         state.counters.push_back({name + ".used", &slots_[i].used, false});
         state.counters.push_back({name + ".step", &slots_[i].step, false});
-        state.blobs.push_back({name + ".message", &slots_[i].message, false});
+        state.blobs.push_back({name + ".message", &slots_[i].message, false, join_kept});
     }
 }
 

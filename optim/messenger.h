@@ -66,8 +66,8 @@ public:
     using TakeOf = std::function<void(const Unit & unit, const float * content)>;
     void take_back(uint64_t step, const TakeOf & take);
 
-    // Its two halves: our message of that step, kept no longer, empty if it is gone; and whether a
-    // unit's bytes in it may be added to the momentum.
+    // Its two halves: our part of the message of that step, kept no longer, empty if it is gone; and
+    // whether a unit's bytes in it may be added to the momentum.
     Bytes take(uint64_t step);
     bool  is_good(uint64_t step, const Unit & unit, const uint8_t * bytes) const;
 
@@ -92,6 +92,7 @@ private:
     };
 
     std::vector<int64_t> owned_offsets(const Plan & plan) const;
+    Bytes                our_part(uint64_t step, Bytes message) const;
     Bytes blank(uint64_t step, float lr, const Plan & plan, uint64_t n_content) const;
     std::vector<int64_t> offsets_of(const Replicator & replicator, const Plan & plan) const;
     std::string          check(const Inbox & inbox, const Message & message, double & norm2) const;

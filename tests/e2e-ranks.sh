@@ -40,6 +40,12 @@ for go in "a --ranks 2 --shard full" "a --ranks 3 --shard optimizer" "b --ranks 
     expect 0 "going on after step 6" run --out c --export c.gguf "$@"
     cmp a.gguf c.gguf || fail "from $go: went on differently"
 done
+expect 0 "trained model" run --out o --export o.gguf --overlap 1
+for go in "--ranks 3 --shard optimizer" "--ranks 1"; do  # each time with a message on its way
+    rm o/checkpoint-0000000012.gguf
+    expect 0 "going on after step 6" run --out o --export p.gguf --overlap 1 $go
+    cmp o.gguf p.gguf || fail "overlapped rounds: $go went on differently"
+done
 echo "checkpoints: of any number of ranks, for any number"
 
 # one line, soon

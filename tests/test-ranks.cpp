@@ -2,9 +2,11 @@
 // fails ends all. Everything real but the text: synthetic tokens.
 #include "comm/comm.h"
 #include "comm/local.h"
+#include "ggml-train/checkpoint.h"
 #include "ggml-train/ggml-device.h"
 #include "models/init.h"
 #include "tests/catch.h"
+#include "tests/scratch.h"
 #include "tools/check-ranks.h"
 #include "tools/train-memory.h"
 #include "tools/train-rank.h"
@@ -269,6 +271,96 @@ TEST_CASE("equal_gradients_make_equal_messages_on_any_number_of_devices", "[devi
         CHECK((devices.messages == alone.messages));
         CHECK((devices.weights == alone.weights));
         CHECK(devices.digests == alone.digests);
+    }
+}
+
+// --- going on --------------------------------------------------------------------------------------
+
+namespace {
+
+// A host alone, one of whose messages came too late.
+class LatePeers : public Recorder {
+public:
+    Round collect(uint64_t round) override {
+        Round out = Recorder::collect(round);
+        if (round == kLate) {
+            out.messages.clear();
+            out.has_mine = false;
+        }
+        return out;
+    }
+
+    static constexpr uint64_t kLate = 2;
+};
+
+// Trains until `end`, with a round in flight; from a checkpoint and to one, if a folder is given.
+// Returns the host's weights and state.
+std::vector<std::vector<float>>
+go_on(const TrainFlags & f, const std::string & from, uint64_t end, const std::string & to) {
+    const TrainTask                 task = some_task(small("gpt2"), f.batch);
+    LatePeers                       peers;
+    std::vector<std::vector<float>> values;
+    run_ranks(f.ranks, [&](LocalGroup & ranks) {
+        TrainRank  rank(f, task, ranks, peers);
+        Trainer &  trainer = rank.trainer();
+        Bytes      mark;
+        const auto checkpoint = [&] {
+            Checkpoint c{
+                .config = &task.model.config,
+                .keys   = task.model.keys.get(),
+                .step   = trainer.step(),
+                .state  = rank.state()};
+            c.state.blobs.push_back({"mark", {&mark}});
+            return c;
+        };
+        if (!from.empty()) {
+            trainer.set_step(from_first(ranks, [&] {
+                Checkpoint c = checkpoint();
+                load_checkpoint(find_checkpoint(from, task.model.config).path, c);
+                return c.step;
+            }));
+            rank.share_weights();
+        }
+        trainer.join(mark, from.empty());
+        while (trainer.step() < end) {
+            (void) trainer.train();
+        }
+        on_first(ranks, [&] {
+            mark = peers.mark();
+            if (!to.empty()) {
+                save_checkpoint(to, checkpoint());
+            }
+            for (const auto & tensors : {rank.state().weights, rank.state().tensors}) {
+                for (const HostTensor & tensor : tensors) {
+                    values.push_back(joined(tensor));
+                }
+            }
+        });
+    });
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE("a_message_in_flight_goes_on_with_any_number_of_ranks") {
+    const std::string replicator = GENERATE("demo", "random");
+    const auto        flags      = [&](int ranks, const std::string & shard) {
+        TrainFlags f = some_flags(ranks, shard, 1, 1);  // a batch of 1: the bits of one rank
+        f.optim      = {.replicator = replicator, .chunk = "16x16", .overlap = true};
+        return f;
+    };
+    const auto whole = go_on(flags(1, "none"), "", 5, "");
+    for (const auto & [n_before, before] :
+         std::vector<std::pair<int, std::string>>{{1, "none"}, {3, "optimizer"}, {2, "full"}}) {
+        const Scratch dir;
+        (void) go_on(flags(n_before, before), "", LatePeers::kLate + 1, dir.path());
+        for (const auto & [n_after, after] : std::vector<std::pair<int, std::string>>{
+                 {1, "none"}, {2, "none"}, {4, "optimizer"}, {3, "full"}}) {
+            INFO(n_before << " ranks, " << before << "; then " << n_after << ", " << after);
+            const Scratch again;  // saved once more before the message is taken back
+            (void) go_on(flags(n_after, after), dir.path(), LatePeers::kLate + 1, again.path());
+            CHECK((go_on(flags(n_before, before), again.path(), 5, "") == whole));
+        }
     }
 }
 
