@@ -4,11 +4,13 @@
 #include "comm/wire.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 namespace gt {
 
 constexpr size_t kMaxShards = 4096;
+constexpr int    kAtOnce    = 4;  // shards that are fetched
 
 Butterfly::Butterfly(
     Store &             store,
@@ -88,7 +90,6 @@ std::optional<Bytes> Butterfly::get(uint64_t index, const Shard & shard, int num
                             )
                           : std::nullopt;
             if (text && text->size() == shard.size && digest256(*text) == shard.digest) {
-                client_.count(0, value->size());
                 return text;
             }
         } catch (const StoreError &) {
@@ -99,6 +100,22 @@ std::optional<Bytes> Butterfly::get(uint64_t index, const Shard & shard, int num
         }
         std::this_thread::sleep_for(Millis(50));
     }
+}
+
+// Several at once: one alone does not fill a lossy line.
+std::vector<std::optional<Bytes>> Butterfly::get_all(const std::vector<Wanted> & wanted) {
+    std::vector<std::optional<Bytes>> out(wanted.size());
+    const Time                        give_up = std::chrono::steady_clock::now() + patience_;
+    std::atomic<size_t>               next{0};
+    Workers(kAtOnce).run([&](int, int) {
+        for (size_t i = next++; i < wanted.size(); i = next++) {
+            out[i] = get(wanted[i].index, *wanted[i].shard, wanted[i].number, give_up);
+        }
+    });
+    for (const auto & bytes : out) {
+        client_.count(0, bytes ? bytes->size() : 0);
+    }
+    return out;
 }
 
 void Butterfly::publish(uint64_t step, uint64_t weight, std::span<const uint8_t> message) {
@@ -187,12 +204,16 @@ void Butterfly::do_our_share(uint64_t index) {
         if (work_->outputs.contains(j) || averager != host_ || work_->shards.empty()) {
             continue;
         }
-        std::vector<Message> shards;
-        const Time           give_up = std::chrono::steady_clock::now() + patience_;
+        std::vector<Wanted> wanted;
         for (const auto & of_host : work_->shards) {
-            const Shard & shard = of_host[static_cast<size_t>(j)];
-            if (auto bytes = get(inputs, shard, j, give_up)) {
-                shards.push_back({shard.host, shard.weight, std::move(*bytes)});
+            wanted.push_back({inputs, &of_host[static_cast<size_t>(j)], j});
+        }
+        std::vector<Message> shards;
+        auto                 values = get_all(wanted);
+        for (size_t i = 0; i < values.size(); ++i) {
+            if (values[i]) {
+                const Shard & shard = *wanted[i].shard;
+                shards.push_back({shard.host, shard.weight, std::move(*values[i])});
             }
         }
         if (shards.empty()) {
@@ -224,10 +245,12 @@ void Butterfly::do_our_share(uint64_t index) {
 }
 
 OpenedRound Butterfly::finish(const OpenedRound & opened) {
-    std::vector<Bytes> shards;
-    const Time         give_up = std::chrono::steady_clock::now() + patience_;
+    std::vector<Wanted> wanted;
     for (const auto & [number, shard] : work_->outputs) {
-        auto bytes = get(work_->inputs.commit.index, shard, codec_.n_shards + number, give_up);
+        wanted.push_back({work_->inputs.commit.index, &shard, codec_.n_shards + number});
+    }
+    std::vector<Bytes> shards;
+    for (auto & bytes : get_all(wanted)) {
         if (!bytes) {  // committed, and gone from the store: a later checkpoint will do
             OpenedRound out = work_->inputs;
             out.fault       = Fault::expired;

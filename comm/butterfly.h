@@ -71,10 +71,16 @@ private:
         std::vector<std::string>        averagers;
     };
 
-    void                 begin(OpenedRound opened);
-    void                 take_outputs(const OpenedRound & opened);
-    void                 do_our_share(uint64_t index);
+    void begin(OpenedRound opened);
+    void take_outputs(const OpenedRound & opened);
+    void do_our_share(uint64_t index);
+    struct Wanted {
+        uint64_t      index  = 0;
+        const Shard * shard  = nullptr;
+        int           number = 0;
+    };
     std::optional<Bytes> get(uint64_t index, const Shard & shard, int number, Time give_up);
+    std::vector<std::optional<Bytes>> get_all(const std::vector<Wanted> & wanted);
     void        put(uint64_t index, uint64_t dies_with, int number, std::span<const uint8_t> bytes);
     OpenedRound finish(const OpenedRound & opened);
 

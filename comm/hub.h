@@ -42,7 +42,7 @@ struct HubOptions {
     uint64_t max_keys        = 1'000'000;
     uint64_t host_bytes_s    = 200'000'000;  // per host, each way
     uint64_t host_requests_s = 2'000;
-    int      max_connections = 1024;
+    int      max_connections = 2048;
     int      max_hosts       = 256;
 
     int status_port        = -1;  // plain HTTP status page on 127.0.0.1; 0: any free port; -1: none

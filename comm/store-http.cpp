@@ -18,7 +18,7 @@ namespace gt {
 static constexpr auto   kPoll       = std::chrono::milliseconds(25'000);  // one long poll
 static constexpr size_t kFirstBytes = 128 * 1024;  // of a value whose size is not known yet
 static constexpr size_t kLeastPart  = 16 * 1024;   // fits into a connection's first packets
-static constexpr size_t kHedged   = 128 * 1024;  // parts up to this size are sent twice if need be
+static constexpr size_t kHedged   = 256 * 1024;  // parts up to this size are sent twice if need be
 static constexpr auto   kFeedLook = std::chrono::milliseconds(1'000);  // then we ask ourselves
 static constexpr auto   kFeedRest = std::chrono::milliseconds(150);    // for the other slices
 
@@ -73,7 +73,7 @@ public:
         // what a hub takes in one request, and wants at least in a part
         options_.part_bytes = std::clamp<size_t>(o.part_bytes, kLeastPart, 1 << 20);
         if (o.feed) {
-            feed_.emplace(o.keys->run, 2 * options_.n_connections);
+            feed_.emplace(o.keys->run, options_.n_connections);
             feed_->start(client_);
         }
     }

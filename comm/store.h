@@ -75,10 +75,10 @@ struct RunKeys;       // seal.h
 struct LineCounters;  // http-client.h
 
 struct HttpStoreOptions {
-    std::string                   address;            // host:port of the hub
-    const RunKeys *               keys = nullptr;     // copied
-    std::string                   host;               // our name, for the hub's log and limits
-    int                           n_connections = 8;  // at once; on a lossy line more are faster
+    std::string                   address;             // host:port of the hub
+    const RunKeys *               keys = nullptr;      // copied
+    std::string                   host;                // our name, for the hub's log and limits
+    int                           n_connections = 16;  // at once; on a lossy line more are faster
     size_t                        part_bytes    = 512 * 1024;  // largest part of a large value
     uint64_t                      up_limit      = 0;           // bytes per second; 0: none
     std::string                   congestion = "bbr";  // where the kernel allows it; tests: "cubic"
