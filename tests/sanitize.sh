@@ -10,6 +10,7 @@ case ${1:-} in
 esac
 shift
 tests=(local-tests store-tests rounds-tests net-rounds-tests hub-tests hub-process-tests)
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 source tools/setup.sh
 gt_configure "$folder" -DCMAKE_BUILD_TYPE=Release "-DGT_SANITIZE=$sanitizers" "$@"
 cmake --build "$folder" --target "${tests[@]}"

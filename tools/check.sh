@@ -11,6 +11,7 @@ case $what in all | unit) ;; *) echo "usage: tools/check.sh [unit]" >&2; exit 2 
 
 gt_install $GT_PACKAGES
 export CTEST_OUTPUT_ON_FAILURE=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1  # else it only prints
 
 if [ "$what" = unit ]; then
     [ -f build/build.ninja ] || gt_configure build
