@@ -1,15 +1,16 @@
-// comm/meet-direct.cpp — our server, the clients of the others' servers, and the store over both.
+// comm/meet-direct.cpp — our server, clients of the peers' servers, and a DirectStore over both.
 #include "comm/meet-direct.h"
 
-#include "comm/hub.h"
-#include "comm/store-direct.h"
+#include "comm/hub/hub.h"
+#include "comm/rounds/store-direct.h"
 
 namespace gt {
 
 namespace {
 
-constexpr Millis kGiveUp{3'000};      // a peer that does not answer: another place has a copy
-constexpr Millis kLastWaits{30'000};  // at the end, for those who still need what we serve
+constexpr Millis kGiveUp{3'000};      // of a peer that does not answer
+constexpr Millis kMaxFinish{30'000};  // at the end, for peers that still fetch from us
+constexpr Millis kLeavePoll{100};
 
 class DirectMeeting : public Meeting {
 public:
@@ -20,9 +21,9 @@ public:
         const MeetOptions &      options
     )
         : at_hub_(std::move(at_hub)) {
-        const HostLine * hub = hosts.hub();
-        const HostLine * us  = hosts.find(name);
-        DirectOptions    direct;
+        const HostEntry * hub = hosts.hub();
+        const HostEntry * us  = hosts.find(name);
+        DirectOptions     direct;
         direct.name     = name;
         direct.keys     = hosts.keys;
         direct.hub      = &at_hub_->store();
@@ -33,7 +34,7 @@ public:
             served_    = serve(*us, hosts.keys, options);
             direct.own = &served_->store();
         }
-        for (const HostLine & peer : hosts.hosts) {
+        for (const HostEntry & peer : hosts.hosts) {
             if (!peer.address.empty() && peer.name != name && peer.name != hub->name) {
                 direct.peers[peer.name] = client_of(peer, hosts.keys, name, options);
             }
@@ -45,24 +46,24 @@ public:
     const RunKeys & keys() const override { return at_hub_->keys(); }
     std::string     check(const std::string & name) override { return at_hub_->check(name); }
 
-    void finish(Millis patience) override {
-        const Time give_up = std::chrono::steady_clock::now() + std::min(patience, kLastWaits);
+    void finish(Millis timeout) override {
+        const Time give_up = std::chrono::steady_clock::now() + std::min(timeout, kMaxFinish);
         try {
             while (served_ && !store_->have_others_left() &&
                    std::chrono::steady_clock::now() < give_up) {
-                std::this_thread::sleep_for(Millis(100));
+                std::this_thread::sleep_for(kLeavePoll);
             }
         } catch (const StoreError &) {
-            return;  // the hub has gone: so have all others
+            return;  // the hub is gone, and so are all others
         }
-        at_hub_->finish(patience);
+        at_hub_->finish(timeout);
     }
 
 private:
     static std::unique_ptr<Hub>
-    serve(const HostLine & us, const RunKeys & keys, const MeetOptions & options) {
+    serve(const HostEntry & us, const RunKeys & keys, const MeetOptions & options) {
         HubOptions own;
-        own.address    = "0.0.0.0" + us.address.substr(us.address.rfind(':'));
+        own.address    = listen_address(us);
         own.path       = options.hub_path + "-" + us.name;
         own.keys       = keys;
         own.congestion = options.congestion;
@@ -71,7 +72,7 @@ private:
     }
 
     static std::unique_ptr<Store> client_of(
-        const HostLine &    peer,
+        const HostEntry &   peer,
         const RunKeys &     keys,
         const std::string & name,
         const MeetOptions & options

@@ -1,11 +1,11 @@
-// comm/meet-direct.h — a meeting at a hub where hosts serve their own messages (store-direct.h).
+// comm/meet-direct.h — meets at a hub with hosts that serve their own messages (store-direct.h).
 #pragma once
 
-#include "comm/comm.h"
+#include "comm/meet.h"
 
 namespace gt {
 
-// `at_hub`: where we meet. Starts our own server if our line of `hosts` has an address.
+// `at_hub`: the meeting at the hub. Starts our own server if our entry in `hosts` has an address.
 std::unique_ptr<Meeting> deliver_directly(
     std::unique_ptr<Meeting> at_hub,
     const Hosts &            hosts,

@@ -1,7 +1,9 @@
-// ggml-train/batch.h — what one micro-batch feeds into a graph.
+// ggml-train/batch.h — samples and labels: the input of a training step, or of one micro-batch.
 #pragma once
 
-#include "ggml-train/base.h"
+#include "ggml-train/base/base.h"
+
+#include <algorithm>
 
 namespace gt {
 
@@ -14,10 +16,10 @@ struct Batch {
     // Mixup: loss = mix * loss(labels) + (1 - mix) * loss(mix_labels). Empty: off.
     std::vector<int32_t> mix_labels;  // as many as labels, ignored where they are
     float                mix = 1.0f;
-    // Stochastic depth: what each residual branch is multiplied with. Empty: off.
+    // Stochastic depth: factor of each residual branch. Empty: off.
     std::vector<float> depth;  // n_samples x (2 per block)
 
-    // Samples [begin, end) alone.
+    // Samples [begin, end).
     Batch part(int64_t begin, int64_t end) const {
         const auto cut = [&]<class V>(const V & all) {
             const int64_t each = static_cast<int64_t>(all.size()) / n_samples;
@@ -25,6 +27,22 @@ struct Batch {
         };
         return {end - begin,     cut(tokens), cut(images), cut(labels),
                 cut(mix_labels), mix,         cut(depth)};
+    }
+
+    // Labels that count.
+    int64_t n_labels() const {
+        return std::count_if(labels.begin(), labels.end(), [](int32_t label) {
+            return label >= 0;
+        });
+    }
+
+    // The same samples with all labels ignored: loss and gradient are zero. A rank runs it to keep in
+    // step with the others when there is no micro-batch left for it.
+    Batch blank() const {
+        Batch batch = *this;
+        std::fill(batch.labels.begin(), batch.labels.end(), -1);
+        std::fill(batch.mix_labels.begin(), batch.mix_labels.end(), -1);
+        return batch;
     }
 };
 

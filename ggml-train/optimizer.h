@@ -1,9 +1,9 @@
 // ggml-train/optimizer.h — interface: gradients in, message out; the round's messages in, new
-// weights out. optim/ implements it; it knows no network, clock or ggml.
+// weights out. optim/ implements it, without network, clock or ggml.
 #pragma once
 
-#include "ggml-train/device.h"
-#include "ggml-train/exchange.h"
+#include "ggml-train/base/device.h"
+#include "ggml-train/peers.h"
 
 #include <array>
 
@@ -22,17 +22,17 @@ struct ParamView {
     int64_t          row_end   = 0;  // as one column: its rows are its elements
     std::span<float> weight;         // the owned rows, contiguous
     std::span<float> grad;
-    Device *         device = nullptr;  // in whose memory both are; null: the host's
+    Device *         device = nullptr;  // whose memory holds both; null: the host's
 };
 
-// A piece of optimizer state, for checkpoints: saved from and loaded into the same memory.
+// One tensor of optimizer state, for checkpoints: saved from and loaded into the same memory.
 struct StateTensor {
     std::string      name;
     std::span<float> values;
     bool     shared = false;    // equal on all hosts (AdamW moments) or this host's own (residual)
-    Device * device = nullptr;  // in whose memory; null: the host's
-    // Of a shared one: own memory, of the host, that starts from it and goes its own way. A weight
-    // among them is not shared itself.
+    Device * device = nullptr;  // whose memory; null: the host's
+    // Only for shared tensors: host memory that starts as a copy of this tensor and then changes on
+    // each host by itself (local steps). A weight in this list is not shared itself.
     std::vector<std::span<float>> derived{};
 
     Floats floats() const { return {values, device}; }
@@ -42,13 +42,13 @@ struct StateCounter {
     uint64_t *  value  = nullptr;
     bool        shared = false;
 };
-// Bytes of any length, such as a message in flight: a loader resizes and fills `bytes`. Ranks may each
-// have a part of what `join` makes the host's; all of them are given that when it is loaded.
+// Bytes of any length, such as a message in flight; a loader resizes and fills `bytes`. If every rank
+// holds a part, `join` makes the host's bytes from them; on load all ranks receive those.
 struct StateBytes {
     std::string name;
     Bytes *     bytes                              = nullptr;
     bool        shared                             = false;
-    Bytes (*join)(std::span<const Bytes> of_ranks) = nullptr;  // null: they are equal on all ranks
+    Bytes (*join)(std::span<const Bytes> of_ranks) = nullptr;  // null: equal on all ranks
 };
 struct OptimizerState {
     std::vector<StateTensor>  tensors;
@@ -56,23 +56,39 @@ struct OptimizerState {
     std::vector<StateBytes>   blobs;
 };
 
+// How gradients are scaled before they are used.
+struct Clip {
+    float max_norm   = 0.0f;  // larger gradients are scaled down to this norm; 0: no limit
+    float loss_scale = 1.0f;  // factor that the gradients still contain (F16)
+};
+
+struct Prepared {
+    Bytes  message;          // of the whole host, on rank 0; empty: no round this step
+    double grad_norm = 0.0;  // of the whole host, before clipping; NaN or Inf: nothing has changed
+};
+
+// Every rank of a host has one. prepare is collective: all ranks call it.
 class Optimizer {
 public:
     virtual ~Optimizer() = default;
 
-    // Folds the gradients (times grad_scale, from clipping) into the momentum and takes the part to
-    // send out of it. Returns the message; empty: no round this step.
-    [[nodiscard]] virtual Bytes prepare(uint64_t step, float lr, float grad_scale) = 0;
+    // Takes the norm of the host's gradient, clips, folds the gradient into the momentum, extracts
+    // what is sent, and joins the ranks' parts into the host's message.
+    [[nodiscard]] virtual Prepared prepare(uint64_t step, float lr, const Clip & clip = {}) = 0;
 
     // Applies a round to the weights: the same on every host. A round with no messages changes
     // nothing, except after an empty message, when the local update is applied.
     virtual void apply(const Round & round) = 0;
 
-    // Our message of that round was left out: its content returns to where it came from. If the round
-    // has others (apply comes next, without has_mine), they stood for ours: the difference is owed.
-    virtual void take_back(uint64_t round) = 0;
+    // Called when our message missed the commit: adds it back to the momentum. If the round committed
+    // other messages, apply() follows with has_mine == false and subtracts their mean, so that only
+    // the difference stays pending.
+    virtual void take_back(uint64_t step) = 0;
 
-    // Everything beside the weights that the next step depends on.
+    // Clears what was computed but never sent.
+    virtual void drop_residual() = 0;
+
+    // Everything besides the weights that the next step depends on.
     virtual OptimizerState state() = 0;
 };
 

@@ -4,38 +4,19 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
-#include <thread>
 
 namespace gt {
 
 Trainer::Trainer(
-    LocalGroup &           ranks,
-    StepRunner &           graph,
-    Shards &               shards,
-    Optimizer &            optimizer,
-    SharedState &          shared,
-    RunPeers &             peers,
-    StepSource             source,
-    const TrainerOptions & options
+    const TrainerParts & parts, const Schedule & schedule, const TrainerOptions & options
 )
-    : ranks_(ranks), graph_(graph), shards_(shards), optimizer_(optimizer), shared_(shared),
-      peers_(peers), source_(std::move(source)), options_(options),
-      pace_(options.batch / graph.options().B) {
+    : ranks_(parts.ranks), graph_(parts.graph), shards_(parts.shards), optimizer_(parts.optimizer),
+      shared_(parts.shared), data_(parts.data), peers_(parts.peers), schedule_(schedule),
+      options_(options), pace_(options.batch / graph_.options().B) {
     GT_CHECK(
-        options.batch > 0 && options.batch % graph.options().B == 0,
+        options.batch > 0 && options.batch % graph_.options().B == 0,
         "a batch is a whole number of micro-batches"
     );
-}
-
-static int64_t n_labels(const Batch & batch) {
-    return std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) {
-        return l >= 0;
-    });
-}
-
-// What gradients are multiplied with so that their norm is at most `clip`.
-static float clip_scale(double norm, float clip) {
-    return clip > 0.0f && norm > clip ? static_cast<float>(clip / (norm + 1e-6)) : 1.0f;
 }
 
 static double seconds() {
@@ -43,109 +24,102 @@ static double seconds() {
     return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
-StepResult Trainer::train() {
-    StepResult result = gradient();
+static Error not_finite(uint64_t step, double loss, double grad_norm) {
+    return Error(format(
+        "step %llu: the loss is %g, the norm of the gradient %g. Restart with --fresh and a lower "
+        "--lr or a longer --warmup, or export the last checkpoint and continue from it",
+        static_cast<unsigned long long>(step + 1), loss, grad_norm
+    ));
+}
 
-    // rounds that closed without us: first become equal to the others again
-    while (from_first(ranks_, [&] { return peers_.n_behind() > 0; })) {
-        collect(result);
-    }
-    if (options_.steps > 0 && step_ >= options_.steps) {
-        result.step = step_ - 1;  // the others have done the last step: nobody waits for ours
+StepResult Trainer::train() {
+    StepResult result;
+    // The gradient is taken at the weights that the other hosts have now. A round in flight is applied
+    // after it, as always with overlap: so a resumed run has the bits of one that was not interrupted.
+    catch_up(result, in_flight_.empty());
+    if (is_over()) {
+        result.step = step_ - 1;
         return result;
     }
-    // gradient in, message out, on its way
-    result.step = step_;
-    result.lr   = source_.lr(step_);
-    Bytes part  = optimizer_.prepare(
-         step_, result.lr, clip_scale(result.grad_norm, options_.clip) / result.loss_scale
-     );
-    result.n_sent = publish(std::move(part));
+    Prepared ours = prepare(result);
+    if (is_over()) {
+        result.step = step_ - 1;  // the others have done the last step: our gradient is not needed
+        return result;
+    }
+    result.step   = step_;
+    result.n_sent = publish(std::move(ours.message));
     in_flight_.push_back(step_++);
 
-    // the one slow call: what all hosts sent, in the order in which all apply it
-    const uint64_t travel = result.n_sent > 0 ? options_.overlap : 0;  // no round: nothing travels
+    // the one slow call: messages of all hosts, in the order in which every host applies them
+    const uint64_t travel =
+        result.n_sent > 0 ? options_.overlap : 0;  // an empty message has no round
     while (in_flight_.size() > travel) {
         collect(result);
     }
     return result;
 }
 
-// A micro-batch of which nothing counts: for ranks that have none while others still do.
-static Batch blank(Batch batch) {
-    std::fill(batch.labels.begin(), batch.labels.end(), -1);
-    std::fill(batch.mix_labels.begin(), batch.mix_labels.end(), -1);
-    return batch;
-}
-
-// F16 holds no small gradients: they are multiplied, as far as the large ones allow, each step anew.
-StepResult Trainer::gradient() {
-    const auto   batch  = from_first(ranks_, [&] {
+// Samples -> gradient -> message. Rounds may close without us meanwhile: they are applied before the
+// message is made. F16 has no small numbers: the loss is scaled up as far as the gradient allows.
+Prepared Trainer::prepare(StepResult & result) {
+    const auto batch = from_first(ranks_, [&] {
         const int64_t n = pace_.n_micro() * graph_.options().B;
-        return std::make_shared<const Batch>(source_.samples(step_, n));
+        return std::make_shared<const Batch>(data_.train(step_, n));
     });
-    const double from   = seconds();
-    float        scale  = options_.loss_scale;
-    StepResult   result = gradient(*batch, scale);
-    while (scale > 1.0f && !std::isfinite(result.grad_norm)) {
-        result = gradient(*batch, scale /= 2.0f);
-    }
-    const double share =
-        static_cast<double>(batch->n_samples) / static_cast<double>(options_.batch);
-    std::this_thread::sleep_for(
-        std::chrono::duration<double>(from + share * options_.step_s - seconds())
-    );
-    step_seconds_ = seconds() - from;
-    pace_.measured(batch->n_samples / graph_.options().B, step_seconds_);
     n_unsent_ += static_cast<uint64_t>(batch->n_samples);
-    if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
-        throw Error(format(
-            "step %llu: the loss is %g, the gradient's norm %g; start over (--fresh) with a lower "
-            "--lr or a "
-            "longer --warmup, or train on from what export makes of the last checkpoint",
-            static_cast<unsigned long long>(step_ + 1), result.loss, result.grad_norm
-        ));
+    result.n_samples = batch->n_samples;
+
+    Prepared ours;
+    float    loss_scale = options_.loss_scale;
+    do {
+        result.loss = gradient(*batch, loss_scale);
+        if (!std::isfinite(result.loss)) {
+            throw not_finite(step_, result.loss, NAN);
+        }
+        catch_up(result, true);
+        if (is_over()) {
+            return {};
+        }
+        result.lr = schedule_.at(step_);
+        ours      = optimizer_.prepare(step_, result.lr, {options_.clip, loss_scale});
+    } while (!std::isfinite(ours.grad_norm) && (loss_scale /= 2.0f) >= 1.0f);
+
+    result.grad_norm = ours.grad_norm;
+    if (!std::isfinite(result.grad_norm)) {
+        throw not_finite(step_, result.loss, result.grad_norm);
     }
-    return result;
+    return ours;
 }
 
-// Forward and backward; the gradients of all ranks' micro-batches add up to that of their mean.
-StepResult Trainer::gradient(const Batch & batch, float loss_scale) {
+// Forward and backward. The gradients of all ranks' micro-batches sum to that of the mean loss.
+double Trainer::gradient(const Batch & batch, float loss_scale) {
+    const double  from    = seconds();
     const int64_t each    = graph_.options().B;
     const int64_t n_micro = batch.n_samples / each;
     GT_CHECK(n_micro * each == batch.n_samples, "a batch is a whole number of micro-batches");
     const int64_t n_turns = (n_micro + ranks_.size() - 1) / ranks_.size();
-    const double  counted = static_cast<double>(n_labels(batch));
+    const double  counted = static_cast<double>(batch.n_labels());
     double        mine    = 0.0;
     for (int64_t turn = 0; turn < n_turns; ++turn) {
         const int64_t i = ranks_.rank() * n_turns + turn;
         const Batch   micro =
-            i < n_micro ? batch.part(i * each, (i + 1) * each) : blank(batch.part(0, each));
+            i < n_micro ? batch.part(i * each, (i + 1) * each) : batch.part(0, each).blank();
         mine += graph_.run(micro, static_cast<float>(loss_scale / counted), turn == 0);
     }
     shards_.reduce_grads();
     const std::vector<double> losses = from_all(ranks_, mine);
     const double              loss   = std::accumulate(losses.begin(), losses.end(), 0.0);
-    return {
-        .loss       = loss / counted,
-        .n_samples  = batch.n_samples,
-        .grad_norm  = source_.grad_norm() / loss_scale,
-        .loss_scale = loss_scale};
+
+    last_ = {loss / counted, batch.n_samples, seconds() - from};
+    pace_.measured(n_micro, last_.seconds);
+    return last_.loss;
 }
 
-// Rank 0 assembles the host's message and sends it on its way. Returns its size.
-size_t Trainer::publish(Bytes part) {
-    const std::vector<Bytes *> parts = from_all(ranks_, &part);
-    const size_t               n     = from_first(ranks_, [&] {
-        if (shards_.cut() && !part.empty()) {
-            std::vector<Bytes> all;
-            for (Bytes * one : parts) {
-                all.push_back(std::move(*one));
-            }
-            part = source_.join(all);
-        }
-        const size_t n_bytes = part.size();
-        peers_.publish(step_, n_unsent_, std::move(part));
+// Rank 0 sends the host's message. Returns its size.
+size_t Trainer::publish(Bytes message) {
+    const size_t n = from_first(ranks_, [&] {
+        const size_t n_bytes = message.size();
+        peers_.publish(step_, n_unsent_, std::move(message));
         return n_bytes;
     });
 
@@ -153,85 +127,125 @@ size_t Trainer::publish(Bytes part) {
     return n;
 }
 
-void Trainer::collect(StepResult & result) {
-    const double   from  = seconds();
-    const uint64_t which = in_flight_.empty() ? step_ : in_flight_.front();
-    const auto     round =
-        from_first(ranks_, [&] { return std::make_shared<const Round>(peers_.collect(which)); });
-    result.waited += seconds() - from;
-    finish(*round, result);
+// Applies rounds that closed without us. admission: and waits until the run has admitted us.
+void Trainer::catch_up(StepResult & result, bool admission) {
+    while (true) {
+        const double from   = seconds();
+        const auto   missed = from_first(ranks_, [&] {
+            auto found = peers_.missed(admission);
+            return found ? std::make_shared<const Collected>(std::move(*found)) : nullptr;
+        });
+        if (!missed) {
+            return;
+        }
+        result.waited += seconds() - from;
+        finish(*missed, result);
+    }
 }
 
-// A round becomes new weights: the same on every host.
-void Trainer::finish(const Round & round, StepResult & result) {
-    if (!round.has_mine) {
-        optimizer_.take_back(round.mine);  // too late: nothing is lost
-    }
-    std::erase_if(in_flight_, [&](uint64_t step) {
-        return step <= round.round || (!round.has_mine && step == round.mine);
+// Waits for the oldest round in flight and applies it.
+void Trainer::collect(StepResult & result) {
+    const double from      = seconds();
+    const auto   collected = from_first(ranks_, [&] {
+        return std::make_shared<const Collected>(peers_.collect(in_flight_.front()));
     });
-    if (round.drop_residual) {
-        for (const StateTensor & tensor : optimizer_.state().tensors) {
-            if (!tensor.shared) {
-                tensor.floats().zero();
-            }
-        }
-        on_first(ranks_, [&] { shared_.reset_derived(); });
-    }
-    if (round.fault != Fault::none) {
+    result.waited += seconds() - from;
+    finish(*collected, result);
+}
+
+// A closed round becomes new weights: the same on every host.
+void Trainer::finish(const Collected & collected, StepResult & result) {
+    settle(collected);
+    if (collected.fault != Fault::none) {
         join({}, false);
         return;
     }
+    apply(collected.round);
+    note(collected, result);
+    report(collected, result);
+}
+
+// Nothing is lost or sent twice: a message that missed its round returns to the momentum.
+void Trainer::settle(const Collected & collected) {
+    const Round & round = collected.round;
+    if (!round.has_mine) {
+        optimizer_.take_back(round.mine);
+    }
+    std::erase_if(in_flight_, [&](uint64_t step) {
+        return step <= round.step || (!round.has_mine && step == round.mine);
+    });
+    if (collected.drop_residual) {
+        optimizer_.drop_residual();
+        on_first(ranks_, [&] { shared_.reset_derived(); });
+    }
+}
+
+void Trainer::apply(const Round & round) {
     optimizer_.apply(round);
     shards_.share_weights();
-    step_           = std::max(step_, round.round + 1);
-    result.validate = round.validate;
-    if (!round.in.empty() || !round.late.empty()) {
-        result.round      = round.round;
-        result.in         = round.in;
-        result.late       = round.late;
-        result.up_bytes   = round.up_bytes;
-        result.down_bytes = round.down_bytes;
+    step_ = std::max(step_, round.step + 1);
+}
+
+// The round for the log and for the pace.
+void Trainer::note(const Collected & collected, StepResult & result) {
+    const Round &     round = collected.round;
+    const RoundInfo & info  = collected.info;
+    result.validate         = info.validate;
+    if (!info.in.empty() || !info.late.empty()) {
+        result.round = round.step;
+        result.info  = info;
     }
     if (!round.messages.empty()) {
-        const uint64_t n_steps = std::max<uint64_t>(1, round.round - applied_);
-        pace_.others(round.pace_s / static_cast<double>(n_steps * (1 + options_.overlap)));
-        applied_ = round.round;
+        const uint64_t n_steps = std::max<uint64_t>(1, round.step - applied_);
+        pace_.others(info.pace_s / static_cast<double>(n_steps * (1 + options_.overlap)));
+        applied_ = round.step;
     }
+}
+
+// Digest, metrics and slices of the shared checkpoint for the other hosts.
+void Trainer::report(const Collected & collected, const StepResult & result) {
+    const Round & round = collected.round;
     on_first(ranks_, [&] {
-        for (int part : round.write_parts) {
-            peers_.put_part(round.round, part, shared_.part(part, round.n_parts));
-        }
+        Applied applied{.step = round.step, .slices = slices(collected.slices)};
         if (!round.messages.empty()) {
-            peers_.report(
-                {.round        = round.round,
-                 .state_digest = shared_.digest(),
-                 .loss         = result.loss,
-                 .tokens_s     = static_cast<double>(result.n_samples * graph_.options().T) /
-                             (step_seconds_ + result.waited),
-                 .waited_s = result.waited}
-            );
+            const double n_tokens = static_cast<double>(last_.n_samples * graph_.options().T);
+            applied.state_digest  = shared_.digest();
+            applied.loss          = last_.loss;
+            applied.tokens_s      = n_tokens / (last_.seconds + result.waited);
+            applied.waited_s      = result.waited;
+        }
+        if (applied.state_digest != 0 || !applied.slices.empty()) {
+            peers_.applied(std::move(applied));
         }
     });
 }
 
+std::vector<Applied::Slice> Trainer::slices(const SliceOrder & order) const {
+    std::vector<Applied::Slice> slices;
+    for (const int i : order.ours) {
+        slices.push_back({i, shared_.slice(i, order.n_slices)});
+    }
+    return slices;
+}
+
 void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
-    const auto place = from_first(ranks_, [&] {
-        Joined joined = peers_.join(mark, fresh);
-        for (int i = 0; i < joined.n_parts; ++i) {
-            shared_.set_part(i, joined.n_parts, joined.fetch_part(i));
+    const auto joined = from_first(ranks_, [&] {
+        const auto place = std::make_shared<const Joined>(peers_.join(mark, fresh));
+        for (int i = 0; i < place->n_slices; ++i) {
+            shared_.set_slice(i, place->n_slices, peers_.slice(i));
         }
-        // told before the first message, so that another model is noticed in the first round
-        peers_.report({.round = joined.step - 1, .state_digest = shared_.digest()});
-        for (int part : joined.write_parts) {
-            peers_.put_part(joined.step - 1, part, shared_.part(part, joined.n_write_parts));
-        }
-        return std::make_shared<const Joined>(std::move(joined));
+        // reported before the first message: a host with another model is noticed in the first round
+        peers_.applied(
+            {.step         = place->step - 1,
+             .state_digest = shared_.digest(),
+             .slices       = slices(place->write)}
+        );
+        return place;
     });
     // our own state may be steps ahead of the last round
-    step_    = place->n_parts > 0 ? place->step : std::max(step_, place->step);
-    applied_ = place->step - 1;
-    in_flight_.assign(place->in_flight.begin(), place->in_flight.end());
+    step_    = joined->n_slices > 0 ? joined->step : std::max(step_, joined->step);
+    applied_ = joined->step - 1;
+    in_flight_.assign(joined->in_flight.begin(), joined->in_flight.end());
     shards_.share_weights();
 }
 
@@ -239,83 +253,9 @@ void Trainer::drain(StepResult & result) {
     while (!in_flight_.empty()) {
         collect(result);
     }
-    // what a host did since its last message (local steps, or all of them if it came too late) is its
-    // own: the run's weights are the shared ones
+    // local steps since the last message belong to this host; the run's weights are the shared ones
     on_first(ranks_, [&] { shared_.reset_derived(); });
     shards_.share_weights();
-}
-
-// Summed in the order of the batches, whoever computed them.
-static double mean_loss(std::span<const double> losses, const std::vector<Batch> & batches) {
-    double counted = 0.0;
-    for (const Batch & batch : batches) {
-        counted += static_cast<double>(n_labels(batch));
-    }
-    return std::accumulate(losses.begin(), losses.end(), 0.0) / counted;
-}
-
-double evaluate(StepRunner & graph, const std::vector<Batch> & batches) {
-    std::vector<double> losses;
-    for (const Batch & batch : batches) {
-        losses.push_back(graph.run(batch));
-    }
-    return mean_loss(losses, batches);
-}
-
-double evaluate(LocalGroup & ranks, StepRunner & graph, const std::vector<Batch> & batches) {
-    const auto          n       = static_cast<int64_t>(batches.size());
-    const int64_t       n_turns = (n + ranks.size() - 1) / ranks.size();
-    std::vector<double> mine, losses;
-    for (int64_t turn = 0; turn < n_turns; ++turn) {
-        const int64_t i = ranks.rank() * n_turns + turn;
-        mine.push_back(graph.run(i < n ? batches[i] : blank(batches[0])));
-    }
-    for (const std::vector<double> & part : from_all(ranks, mine)) {
-        losses.insert(losses.end(), part.begin(), part.end());
-    }
-    return mean_loss(losses, batches);
-}
-
-namespace {
-
-// A graph that tells the other ranks before each run, so that they follow.
-class Leader : public StepRunner {
-public:
-    Leader(LocalGroup & ranks, StepRunner & graph) : ranks_(ranks), graph_(graph) {}
-
-    double run(const Batch & batch, float scale, bool first) override {
-        tell(1);
-        return graph_.run(batch, scale, first);
-    }
-    void                 follow() override { graph_.follow(); }
-    std::vector<float>   logits() const override { return graph_.logits(); }
-    size_t               activation_bytes() const override { return graph_.activation_bytes(); }
-    const GraphOptions & options() const override { return graph_.options(); }
-
-    uint8_t tell(uint8_t more) {
-        ranks_.broadcast({&more, 1}, 0);
-        return more;
-    }
-
-private:
-    LocalGroup & ranks_;
-    StepRunner & graph_;
-};
-
-}  // namespace
-
-void lead(
-    LocalGroup & ranks, StepRunner & graph, const std::function<void(StepRunner & graph)> & fn
-) {
-    Leader leader(ranks, graph);
-    if (ranks.rank() == 0) {
-        fn(leader);
-        leader.tell(0);
-        return;
-    }
-    while (leader.tell(0) != 0) {  // what rank 0 says
-        leader.follow();
-    }
 }
 
 }  // namespace gt

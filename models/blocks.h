@@ -1,8 +1,9 @@
-// models/blocks.h — the pieces that GPT-2, Llama and ViT share, every line with its shape.
+// models/blocks.h — base class of the graphs: weights by name, norms, attention shape.
 #pragma once
 
-#include "ggml-train/ops.h"
-#include "ggml-train/weights.h"
+#include "ggml-train/graph/ops.h"
+#include "ggml-train/shard/weights.h"
+#include "models/arch.h"
 
 namespace gt {
 
@@ -10,7 +11,7 @@ namespace gt {
 class Transformer : public Model {
 public:
     Transformer(const Backend & backend, const ModelConfig & config, bool with_grads)
-        : config_(config), weights_(backend, config, with_grads) {}
+        : config_(config), weights_(backend, tensor_specs(config), with_grads) {}
 
     std::vector<Param> & params() override { return weights_.params(); }
     int                  n_blocks() const override { return static_cast<int>(config_.n_layer); }
@@ -36,12 +37,20 @@ protected:
             .causal = causal};
     }
 
+    // The output matrix of a text model.
+    const Param & token_output() const {
+        return weights_.at(config_.tied ? "token_embd.weight" : "output.weight");
+    }
+
     ModelConfig config_;
     Weights     weights_;
 };
 
-// The model that config.arch names. with_grads: false for evaluation only.
+// Arch::make of a subclass.
+template <class Subclass>
 std::unique_ptr<Transformer>
-make_model(const Backend & backend, const ModelConfig & config, bool with_grads);
+make_transformer(const Backend & backend, const ModelConfig & config, bool with_grads) {
+    return std::make_unique<Subclass>(backend, config, with_grads);
+}
 
 }  // namespace gt

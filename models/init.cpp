@@ -1,6 +1,6 @@
 #include "models/init.h"
 
-#include "ggml-train/fixed-math.h"
+#include "ggml-train/base/fixed-math.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 
 namespace gt {
 
-// Inverse of the normal distribution (P. J. Acklam's rational form, relative error 1e-9), from
-// operations that are the same on every machine.
+// Inverse of the normal distribution function (P. J. Acklam's rational approximation, relative error
+// 1e-9), from operations that give the same bits on every machine.
 static double normal_quantile(double p) {
     static const double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,
                                -2.759285104469687e+02, 1.383577518672690e+02,
@@ -41,7 +41,7 @@ void init_tensor(const TensorSpec & spec, uint64_t seed, std::span<float> values
         std::fill(values.begin(), values.end(), spec.init == Init::ones ? 1.0f : 0.0f);
         return;
     }
-    // Of the unit interval, what lies within two deviations when the tails are cut.
+    // probability of each tail that trunc_normal cuts, at two deviations
     const double   tail = spec.init == Init::trunc_normal ? 0.022750131948179207 : 0.0;
     const uint64_t name = digest64(spec.name);
     for (size_t i = 0; i < values.size(); ++i) {

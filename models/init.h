@@ -1,11 +1,11 @@
-// models/init.h — first weights of a model: a pure function of (seed, tensor name, index), so that
-// every machine makes the same model and a tensor does not depend on which others there are.
+// models/init.h — initial weights: a pure function of (seed, tensor name, index), so that every host
+// makes the same model and a tensor does not depend on the others.
 //
-// GPT-2: normal 0.02, residual projections divided by sqrt(2L); llama alike (llama2.c); ViT: normal
-// 0.02 cut at two deviations (timm, HF). Which tensor takes which: tensor_specs in model-config.cpp.
+// GPT-2 and Llama: normal 0.02, residual projections divided by sqrt(2L) (GPT-2, llama2.c); ViT: normal
+// 0.02 cut at two deviations (timm, HF). Each architecture's file sets Init per tensor.
 #pragma once
 
-#include "ggml-train/model-file.h"
+#include "models/model-file.h"
 
 namespace gt {
 

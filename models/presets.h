@@ -1,23 +1,17 @@
-// models/presets.h — named sizes; the only table of them.
+// models/presets.h — named sizes, and sizes from flags. The presets are part of each architecture's row.
 #pragma once
 
-#include "ggml-train/model-config.h"
+#include "models/arch.h"
 
 namespace gt {
 
-struct Preset {
-    const char * name;
-    const char * tokenizer;  // "bytes", a vocabulary's name (see tokenizer.h), or "" for vit
-    const char * help;
-    ModelConfig  config;  // text: n_vocab is 0 until a tokenizer is chosen
-};
+// Presets of all architectures.
+std::vector<Preset> presets();
 
-const std::vector<Preset> & presets();
+// Throws an Error that lists the known names.
+Preset find_preset(const std::string & name);
 
-// Throws an Error that lists the names there are.
-const Preset & find_preset(const std::string & name);
-
-// Sizes of one's own: what is 0 or empty is the preset's.
+// Sizes from the command line; 0 or empty: the preset's.
 struct ModelSizes {
     std::string arch, pooling;
     int64_t     layers = 0, width = 0, heads = 0, kv_heads = 0, mlp = 0, context = 0;
@@ -27,25 +21,25 @@ struct ModelSizes {
 
     template <class Visit>
     void visit(Visit && visit) {
-        visit("arch", arch, "architecture, where no preset is given", {"gpt2", "llama", "vit"});
-        visit("layers", layers, "blocks");
-        visit("width", width, "channels; the mlp follows unless it is given");
+        visit("arch", arch, "architecture; required without --preset", arch_names());
+        visit("layers", layers, "number of blocks");
+        visit("width", width, "embedding width; sets --mlp unless that is given");
         visit("heads", heads, "attention heads");
-        visit("kv-heads", kv_heads, "llama: heads of keys and values");
-        visit("mlp", mlp, "width inside the mlp");
-        visit("context", context, "longest sequence");
-        visit("rope-base", rope_base, "llama: base of the RoPE frequencies");
-        visit("untied", untied, "an output matrix of its own, not the token embedding");
-        visit("classes", classes, "vit: number of classes");
-        visit("image", image, "vit: height and width of a picture");
-        visit("patch", patch, "vit: height and width of a patch");
-        visit("channels", channels, "vit: 3: colours, 1: grey");
-        visit("pooling", pooling, "vit: what the classifier sees", {"cls", "mean"});
+        visit("kv-heads", kv_heads, "key and value heads (llama)");
+        visit("mlp", mlp, "width inside the MLP");
+        visit("context", context, "longest sequence, in tokens (text)");
+        visit("rope-base", rope_base, "base of the RoPE frequencies (llama)");
+        visit("untied", untied, "use an output matrix separate from the token embedding (text)");
+        visit("classes", classes, "number of classes (images)");
+        visit("image", image, "height and width of an image, in pixels");
+        visit("patch", patch, "height and width of a patch, in pixels");
+        visit("channels", channels, "3: color, 1: grayscale (images)");
+        visit("pooling", pooling, "input of the classifier: class token or mean", {"cls", "mean"});
     }
 };
 
-// The preset (empty: none, then all sizes that matter must be there) with these sizes. n_vocab
-// stays 0. An Error names what is missing or contradicts itself.
+// The preset (empty: the architecture's defaults) with these sizes; n_vocab stays 0. Throws an Error
+// that names a missing size or a contradiction.
 ModelConfig sized_config(const std::string & preset, const ModelSizes & sizes);
 
 }  // namespace gt

@@ -1,5 +1,9 @@
 #include "optim/decoupled.h"
 
+#include "optim/wire/in-flight.h"
+
+#include <algorithm>
+
 namespace gt {
 
 namespace {
@@ -10,38 +14,28 @@ void take_sign(float * u, int64_t n) {
     }
 }
 
-class Decoupled : public Optimizer {
+class Decoupled : public RankOptimizer {
 public:
     Decoupled(OptimizerParts parts, const DecoupledOptions & options)
-        : parts_(std::move(parts)), options_(options), momentum_(parts_.units->make_state()) {}
+        : RankOptimizer(std::move(parts)), options_(options),
+          momentum_(parts_.units->make_state()) {}
 
-    // m = decay·m + lr·g;  q = extract(m);  m -= restore(q)
-    Bytes prepare(uint64_t step, float lr, float grad_scale) override {
-        const float decay = options_.fold_by_lr ? options_.decay : 1.0f;
-        const float alpha = options_.fold_by_lr ? lr * grad_scale : grad_scale;
-        return parts_.messenger->pack(step, lr, momentum_, [&](const Unit & unit, float *) {
-            const float * g = parts_.units->params()[unit.tensor].grad.data();
-            return Fold{
-                grad_scale != 0.0f ? g + parts_.units->offset(unit) : nullptr, decay, alpha};
-        });
-    }
-
-    // Q = combine(q of every host);  u = restore(Q);  u = sign(u);  p = rule(p, u)
+    // Q = mean(q of every host);  u = restore(Q);  u = sign(u);  p = rule(p, u)
     void apply(const Round & round) override {
-        const Inbox inbox = parts_.messenger->open(round);
+        const Inbox inbox(*parts_.layout, round, parts_.median_norm);
         if (round.has_mine) {
-            parts_.messenger->forget(round.round);
+            in_flight_.forget(round.step);
         }
         if (inbox.empty()) {
             return;
         }
-        parts_.rule->begin(inbox.lr);
+        parts_.rule->begin(inbox.lr());
         parts_.units->run_owned([&](int i, float * room) {
             const Unit &  unit = parts_.units->all()[i];
             const int64_t n    = parts_.units->size(unit);
-            parts_.messenger->merge(inbox, i, room);
-            if (options_.made_up && !round.has_mine) {
-                make_up(unit, room);
+            inbox.merge(i, room);
+            if (options_.subtract_missed_mean && !round.has_mine) {
+                subtract_mean(unit, room);
             }
             if (options_.sign) {
                 take_sign(room, n);
@@ -50,7 +44,28 @@ public:
         });
     }
 
-    void take_back(uint64_t round) override { parts_.messenger->take_back(round, momentum_); }
+    void take_back(uint64_t step) override {
+        Bytes kept = in_flight_.take(step);
+        if (kept.empty()) {
+            return;
+        }
+        const Replicator & replicator = parts_.layout->replicator();
+        const Part         part       = parts_.layout->part(step);
+        const Bytes        message    = parts_.layout->part_of(part, step, std::move(kept));
+        parts_.units->run_owned([&](int i, float *) {
+            const Unit &    unit  = parts_.units->all()[i];
+            const uint8_t * bytes = message.data() + part.offsets[i];
+            if (is_valid(replicator, part.plan, unit, bytes)) {
+                replicator.give_back(part.plan, unit, bytes, momentum(unit));
+            }
+        });
+    }
+
+    void drop_residual() override {
+        for (auto & tensor : momentum_) {
+            std::fill(tensor.begin(), tensor.end(), 0.0f);
+        }
+    }
 
     OptimizerState state() override {
         OptimizerState state;
@@ -58,24 +73,51 @@ public:
             const std::string & name = parts_.units->shapes()[t].name;
             state.tensors.push_back({"momentum." + name, momentum_[t], false});
         }
-        parts_.messenger->add_state(state);
+        in_flight_.add_state(state);
         parts_.rule->add_state(state, true);
         return state;
     }
 
+protected:
+    // m = decay·m + lr·g;  q = extract(m);  m -= restore(q)
+    Bytes pack(uint64_t step, float lr, float grad_scale) override {
+        const float decay = options_.fold_by_lr ? options_.decay : 1.0f;
+        const float alpha = options_.fold_by_lr ? lr * grad_scale : grad_scale;
+        // the message: its head now, the bytes of each unit below; none if no round is due
+        const bool due     = parts_.layout->due(step);
+        const Part part    = due ? parts_.layout->part(step) : Part{};
+        Bytes      message = due ? parts_.layout->blank(part, step, lr) : Bytes{};
+        parts_.units->run_owned([&](int i, float *) {
+            const Unit &  unit = parts_.units->all()[i];
+            const float * grad =
+                parts_.units->params()[unit.tensor].grad.data() + parts_.units->offset(unit);
+            const Fold fold{grad_scale != 0.0f ? grad : nullptr, decay, alpha};
+            uint8_t *  out = due ? message.data() + part.offsets[i] : nullptr;
+            parts_.layout->replicator().extract(part.plan, unit, fold, momentum(unit), out);
+        });
+        if (due) {
+            in_flight_.keep(step, message);
+        }
+        return message;
+    }
+
 private:
-    // The others' mean counted in full where ours had a part: only the difference is still owed.
-    void make_up(const Unit & unit, const float * mean) {
-        float *       m = momentum_[unit.tensor].data() + parts_.units->offset(unit);
+    float * momentum(const Unit & unit) {
+        return momentum_[unit.tensor].data() + parts_.units->offset(unit);
+    }
+
+    // The others' mean was applied in full where ours had a share: only the difference stays pending.
+    void subtract_mean(const Unit & unit, const float * mean) {
+        float *       m = momentum(unit);
         const int64_t n = parts_.units->size(unit);
         for (int64_t i = 0; i < n; ++i) {
             m[i] = m[i] - mean[i];
         }
     }
 
-    OptimizerParts                  parts_;
     DecoupledOptions                options_;
     std::vector<std::vector<float>> momentum_;
+    InFlight                        in_flight_;
 };
 
 }  // namespace

@@ -1,27 +1,20 @@
-// optim/decoupled.h — Optimizer = one replicator + one rule: DeMo, FlexDeMo, DeToNATION.
+// optim/decoupled.h — optimizer with decoupled momentum: DeMo, FlexDeMo, DeToNATION.
 //
-// Every gradient folds into a momentum that stays at home; each round its fast-moving part is sent,
-// and the mean of what all hosts sent moves the weights, the same on every host. arXiv 2411.19870,
-// 2502.06728. Read next: decoupled.cpp, then repl-demo.cpp (what is sent).
+// Gradients accumulate in a momentum that stays on the host. Each round its fast-moving part is
+// extracted and sent; the mean of all hosts' parts updates the weights, equally on every host.
+// arXiv 2411.19870, 2502.06728. Read next: decoupled.cpp, then repl-demo.cpp (the extraction).
 #pragma once
 
-#include "optim/messenger.h"
-#include "optim/rule.h"
+#include "optim/rank-optimizer.h"
 
 namespace gt {
 
 struct DecoupledOptions {
-    float decay      = 0.999f;  // of the momentum
-    bool  fold_by_lr = true;    // the momentum takes in lr * g; false: g, and nothing decays (full)
-    bool  sign       = true;    // the sign of the mean is the update
-    bool  made_up = false;  // a round's mean stands for a message that it left out, too (not demo)
-};
-
-// Owns the units, the messenger and the rule, which refer to them.
-struct OptimizerParts {
-    std::unique_ptr<Units>     units;
-    std::unique_ptr<Messenger> messenger;  // null: hosts train alone
-    std::unique_ptr<Rule>      rule;
+    float decay                = 0.999f;  // of the momentum
+    bool  fold_by_lr           = true;    // accumulate lr·g; false: g, without decay (full)
+    bool  sign                 = true;    // the update is the sign of the mean
+    bool  subtract_missed_mean = false;   // after a missed round, subtract the committed mean from
+                                          // the momentum (all but demo)
 };
 
 std::unique_ptr<Optimizer> make_decoupled(OptimizerParts parts, const DecoupledOptions & options);

@@ -1,7 +1,7 @@
 #include "ggml-train/cuda/table.h"
-#include "optim/optim.h"
-#include "optim/squares.h"
-#include "optim/units.h"
+#include "ggml-train/shard/ranks.h"
+#include "optim/math/squares.h"
+#include "optim/tables.h"
 
 #include <algorithm>
 #include <cmath>
@@ -38,16 +38,11 @@ static void grad_norm_on_device(const Units & units, Device & device, std::span<
     }
 }
 
-void grad_norm(
-    const OptimOptions &           options,
-    const std::vector<ParamView> & params,
-    Workers &                      workers,
-    std::span<double>              parts
-) {
-    const Units units = make_units(options, params, workers);
-    GT_CHECK(parts.size() == units.all().size(), "grad_norm_parts says how many parts there are");
+// A sum of squares per unit; zero for units of other ranks.
+static void sum_units(const Units & units, std::span<double> parts) {
+    GT_CHECK(parts.size() == units.all().size(), "one part per unit of the model");
     std::fill(parts.begin(), parts.end(), 0.0);
-    if (Device * const device = params.empty() ? nullptr : params[0].device) {
+    if (Device * const device = units.params().empty() ? nullptr : units.params()[0].device) {
         grad_norm_on_device(units, *device, parts);
         return;
     }
@@ -59,12 +54,36 @@ void grad_norm(
     });
 }
 
+void grad_norm(
+    const OptimOptions &           options,
+    const std::vector<ParamView> & params,
+    Workers &                      workers,
+    std::span<double>              parts
+) {
+    sum_units(make_units(options, params, workers), parts);
+}
+
 double grad_norm(std::span<const double> parts) {
     double total = 0.0;
     for (const double part : parts) {
         total = total + part;
     }
     return std::sqrt(total);
+}
+
+double grad_norm(const Units & units, LocalGroup * ranks) {
+    std::vector<double> parts(units.all().size());
+    sum_units(units, parts);
+    if (!ranks) {
+        return grad_norm(parts);
+    }
+    std::vector<double> sums(parts.size(), 0.0);
+    for (const std::vector<double> & others : from_all(*ranks, parts)) {
+        for (size_t i = 0; i < sums.size(); ++i) {
+            sums[i] += others[i];
+        }
+    }
+    return grad_norm(sums);
 }
 
 double

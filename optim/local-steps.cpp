@@ -1,5 +1,7 @@
 #include "optim/local-steps.h"
 
+#include "optim/wire/in-flight.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -7,11 +9,11 @@ namespace gt {
 
 namespace {
 
-class LocalSteps : public Optimizer {
+class LocalSteps : public RankOptimizer {
 public:
     LocalSteps(OptimizerParts parts, const LocalStepsOptions & options)
-        : parts_(std::move(parts)), options_(options) {
-        if (!parts_.messenger) {
+        : RankOptimizer(std::move(parts)), options_(options) {
+        if (!parts_.layout) {
             return;
         }
         residual_ = parts_.units->make_state();
@@ -26,65 +28,51 @@ public:
         }
     }
 
-    // One step of the rule; if a round is due, e = decay·e + (anchor - p) and its message.
-    Bytes prepare(uint64_t step, float lr, float grad_scale) override {
-        const bool moves = grad_scale != 0.0f;
-        if (moves) {
-            parts_.rule->begin(lr);
-            ++n_steps_;
-        }
-        const auto inner = [&](const Unit & unit) {
-            if (moves) {
-                inner_step(unit, grad_scale);
-            }
-        };
-        if (!parts_.messenger) {
-            parts_.units->run_owned([&](int i, float *) { inner(parts_.units->all()[i]); });
-            return {};
-        }
-        const bool due = parts_.messenger->due(step);
-        if (due) {
-            n_steps_ = 0;
-            next_    = step + 1;
-        }
-        return parts_.messenger->pack(step, lr, residual_, [&](const Unit & unit, float * room) {
-            inner(unit);
-            if (!due) {
-                return Fold{};
-            }
-            change_since_anchor(unit, room);
-            return Fold{room, options_.residual_decay, 1.0f};
-        });
-    }
-
-    // anchor = outer step by the mean change;  p = anchor + what we did that no message holds
+    // anchor = outer step by the mean change;  p = anchor + our change that is in no message
     void apply(const Round & round) override {
-        if (!parts_.messenger || !parts_.messenger->due(round.round)) {
+        if (!parts_.layout || !parts_.layout->due(round.step)) {
             return;  // alone, or between rounds
         }
-        const Inbox inbox = parts_.messenger->open(round);
+        const Inbox inbox(*parts_.layout, round, parts_.median_norm);
         const float share = missed_share(round);
         if (round.has_mine) {
-            parts_.messenger->forget(round.round);
+            in_flight_.forget(round.step);
         }
         parts_.units->run_owned([&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
-            leave_base(unit);
+            subtract_base(unit);
             if (!inbox.empty()) {
-                parts_.messenger->merge(inbox, i, room);
-                make_up(unit, room, share);
+                inbox.merge(i, room);
+                add_change(unit, room, share);
                 outer_step(unit, room);
             }
-            return_to_anchor(unit);
+            add_anchor(unit);
         });
     }
 
-    // Our change is ours again: in the weights, where the next steps see it.
-    void take_back(uint64_t round) override {
-        if (parts_.messenger) {
-            parts_.messenger->take_back(round, [&](const Unit & unit, const float * change) {
-                make_up(unit, change, -1.0f);
-            });
+    // Adds our change back to the weights.
+    void take_back(uint64_t step) override {
+        Bytes kept = in_flight_.take(step);
+        if (kept.empty()) {
+            return;
+        }
+        const Replicator & replicator = parts_.layout->replicator();
+        const Part         part       = parts_.layout->part(step);
+        const Bytes        message    = parts_.layout->part_of(part, step, std::move(kept));
+        parts_.units->run_owned([&](int i, float * room) {
+            const Unit & unit = parts_.units->all()[i];
+            const Piece  piece{message.data() + part.offsets[i]};
+            if (is_valid(replicator, part.plan, unit, piece.bytes)) {
+                replicator.merge(part.plan, unit, {&piece, 1}, room);
+                add_change(unit, room, -1.0f);
+            }
+        });
+    }
+
+    // Keeps the moments of the rule: they are not sent.
+    void drop_residual() override {
+        for (auto & tensor : residual_) {
+            std::fill(tensor.begin(), tensor.end(), 0.0f);
         }
     }
 
@@ -99,7 +87,7 @@ public:
         add("residual.", residual_, false);
         add("base.", base_, false);
         add("anchor.", anchor_, true);
-        for (size_t t = 0; t < anchor_.size(); ++t) {  // weights make own steps from there
+        for (size_t t = 0; t < anchor_.size(); ++t) {  // local steps start from the anchor
             auto & derived = state.tensors[state.tensors.size() - anchor_.size() + t].derived;
             derived        = {parts_.units->params()[t].weight};
             if (options_.overlap) {
@@ -107,13 +95,44 @@ public:
             }
         }
         add("outer.", outer_, true);
-        if (parts_.messenger) {
+        if (parts_.layout) {
             state.counters.push_back({"steps-since-round", &n_steps_, false});
             state.counters.push_back({"step-of-next-round", &next_, false});
-            parts_.messenger->add_state(state);
+            in_flight_.add_state(state);
         }
         parts_.rule->add_state(state, false);
         return state;
+    }
+
+protected:
+    // One step of the rule; if a round is due, e = decay·e + (anchor - p);  q = extract(e);  e -= q
+    Bytes pack(uint64_t step, float lr, float grad_scale) override {
+        if (grad_scale != 0.0f) {
+            parts_.rule->begin(lr);
+            ++n_steps_;
+            parts_.units->run_owned([&](int i, float *) {
+                inner_step(parts_.units->all()[i], grad_scale);
+            });
+        }
+        if (!parts_.layout || !parts_.layout->due(step)) {
+            return {};
+        }
+        n_steps_ = 0;
+        next_    = step + 1;
+        // the message: its head now, the bytes of each unit below
+        const Part part    = parts_.layout->part(step);
+        Bytes      message = parts_.layout->blank(part, step, lr);
+        parts_.units->run_owned([&](int i, float * room) {
+            const Unit & unit = parts_.units->all()[i];
+            float *      e    = residual_[unit.tensor].data() + parts_.units->offset(unit);
+            change_since_anchor(unit, room);
+            parts_.layout->replicator().extract(
+                part.plan, unit, {room, options_.residual_decay, 1.0f}, e,
+                message.data() + part.offsets[i]
+            );
+        });
+        in_flight_.keep(step, message);
+        return message;
     }
 
 private:
@@ -131,16 +150,16 @@ private:
         parts_.rule->update(unit.tensor, begin, n, sign.data(), 1.0f);
     }
 
-    // How much of a round's change we had made, or sent, when it closed without us.
+    // The fraction of a round's steps that we had made when it closed without our message.
     float missed_share(const Round & round) {
         if (!round.has_mine) {
             return 1.0f;
         }
-        if (round.round < next_) {
-            return 0.0f;  // our message of it is in
+        if (round.step < next_) {
+            return 0.0f;  // the round has our message
         }
-        const uint64_t n = std::exchange(n_steps_, 0), every = parts_.messenger->every();
-        next_ = round.round + 1;
+        const uint64_t n = std::exchange(n_steps_, 0), every = parts_.layout->every();
+        next_ = round.step + 1;
         return static_cast<float>(std::min(n, every)) / static_cast<float>(every);
     }
 
@@ -153,12 +172,12 @@ private:
         if (options_.overlap) {
             std::copy_n(at.p, at.n, base_[unit.tensor].data() + at.begin);
         } else {
-            std::copy_n(a, at.n, at.p);  // what is sent is no longer ours
+            std::copy_n(a, at.n, at.p);  // the change is in the message now
         }
     }
 
     // p += factor·change
-    void make_up(const Unit & unit, const float * change, float factor) {
+    void add_change(const Unit & unit, const float * change, float factor) {
         const Span at = span_of(unit);
         for (int64_t i = 0; i < at.n && factor != 0.0f; ++i) {
             at.p[i] = at.p[i] + factor * change[i];
@@ -182,8 +201,8 @@ private:
         }
     }
 
-    // p - base: what we did that no message holds; weights are that, seen from the anchor.
-    void leave_base(const Unit & unit) {
+    // p -= base: leaves our change that is in no message.
+    void subtract_base(const Unit & unit) {
         const Span    at   = span_of(unit);
         const auto &  from = options_.overlap ? base_ : anchor_;
         const float * b    = from[unit.tensor].data() + at.begin;
@@ -192,7 +211,8 @@ private:
         }
     }
 
-    void return_to_anchor(const Unit & unit) {
+    // p += anchor
+    void add_anchor(const Unit & unit) {
         const Span    at = span_of(unit);
         const float * a  = anchor_[unit.tensor].data() + at.begin;
         for (int64_t i = 0; i < at.n; ++i) {
@@ -214,12 +234,12 @@ private:
             parts_.units->params()[unit.tensor].weight.data() + begin};
     }
 
-    OptimizerParts                  parts_;
     LocalStepsOptions               options_;
     std::vector<std::vector<float>> anchor_, outer_, residual_;
     std::vector<std::vector<float>> base_;  // with overlap: weights when the message was made
+    InFlight                        in_flight_;
     uint64_t                        n_steps_ = 0;  // since our last message or missed round
-    uint64_t                        next_    = 0;  // no round from here on has our message
+    uint64_t                        next_ = 0;  // rounds from this step on do not have our message
 };
 
 }  // namespace

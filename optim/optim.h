@@ -1,119 +1,163 @@
-// optim/optim.h — all that the rest of the program needs of optim/: options, names, make_optimizer.
+// optim/optim.h — the public interface of optim/: options, the names of their values, make_optimizer.
 //
 //   Workers      workers(8);
 //   OptimOptions options{.replicator = "demo", .rule = "sgd", .top_k = 32};
 //   auto         optimizer = make_optimizer(options, params, workers);
-//   Bytes        message   = optimizer->prepare(step, lr, 1.0f);   // to the peers
-//   optimizer->apply(round);                                       // what they all sent
+//   Prepared     ours      = optimizer->prepare(step, lr, {.max_norm = 1.0f});
+//   peers.publish(step, n_samples, ours.message);
+//   optimizer->apply(peers.collect(step).round);
 //
-// Read next: decoupled.h (momentum stays, a part travels), local-steps.h (diloco and the like).
+// Read next: decoupled.h (demo and other momentum replicators), local-steps.h (diloco, sparseloco).
 #pragma once
 
-#include "optim/chunk.h"
+#include "optim/math/chunk.h"
 
 namespace gt {
+
+class LocalGroup;
 
 struct NameAndHelp {
     std::string name, help;
 };
-const std::vector<NameAndHelp> & replicator_names();
-const std::vector<NameAndHelp> & rule_names();
-const std::vector<NameAndHelp> & wire_names();
+std::vector<NameAndHelp> replicator_names();
+std::vector<NameAndHelp> rule_names();
+std::vector<NameAndHelp> wire_names();
 
-// The names alone, "auto" before them if asked for: the choices of a flag.
+// The names alone, optionally preceded by "auto": the choices of a flag.
 std::vector<std::string> choices(const std::vector<NameAndHelp> & names, bool with_auto);
 
 // Factors for one kind of tensor.
 struct KindOptions {
-    float lr           = 1.0f;  // on the learning rate of the rule
+    float lr           = 1.0f;  // on the learning rate
     float weight_decay = 1.0f;  // on the weight decay
 };
 
 struct OptimOptions {
     std::string replicator = "demo";
-    std::string rule       = "auto";   // muon; adamw for full, none, diloco, sparseloco
-    std::string sign       = "auto";   // on for sgd behind demo, random, striding, slicing
-    std::string wire       = "auto";   // the narrowest that keeps the loss; table in optim.cpp
+    std::string rule       = "auto";  // the replicator's default; see tables.cpp
+    std::string sign       = "auto";  // on for sgd behind demo, random, striding, slicing
+    std::string wire       = "auto";  // the replicator's default: the narrowest that keeps the loss
     std::string chunk      = "64x64";  // rows x columns, or one number: flat chunks
-    int64_t     top_k      = 32;       // demo, sparseloco: kept per chunk
-    float       rate       = 0.1f;     // random, striding, slicing: part of the rows
-    float       decay      = 0.95f;    // of the momentum
-    uint64_t    every      = 0;        // steps per round; 0: 1, or 30 for diloco and sparseloco
-    uint64_t    seed       = 0;        // random: of the rows
+    int64_t     top_k      = 32;       // demo, sparseloco: values kept per chunk
+    float       rate       = 0.1f;     // random, striding, slicing: fraction of the rows sent
+    float       decay      = 0.95f;    // of the momentum, per step
+    uint64_t    every      = 0;        // steps per round; 0: the replicator's default
+    uint64_t    seed       = 0;        // random: of the choice of rows
 
-    float residual_decay = 0.95f;  // sparseloco: of what was not sent
-    float outer_lr       = -1.0f;  // below 0: diloco 0.7, sparseloco 1
-    float outer_momentum = -1.0f;  // below 0: diloco 0.9, sparseloco 0
+    float residual_decay = 0.95f;  // sparseloco: of the unsent remainder, per round
+    float outer_lr       = -1.0f;  // below 0: the replicator's default
+    float outer_momentum = -1.0f;  // below 0: the replicator's default
 
     float       weight_decay = 0.1f;
-    bool        decay_all    = false;                      // vectors too
+    bool        decay_all    = false;                      // decay vectors, too
     float       beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;  // adamw
-    float       muon_momentum = 0.9f;  // of merged updates, where matrices are made orthogonal
+    float       muon_momentum = 0.9f;
     KindOptions matrix, embedding, vector;
 
     bool median_norm = false;  // scale each host's message to the median norm of the round
     bool overlap     = false;  // a round is applied after the next step's prepare
-    bool alone       = false;  // no peers: full needs no message, its step is one pass over memory
 
-    // Every setting that a run's hosts share, as flags; seed, overlap and alone are the tool's.
+    // The flags of the optimizer: every field. All hosts of a run must agree on them. "new,old": the
+    // second name is an alias.
     template <class Visit>
     void visit(Visit && visit) {
-        visit("replicator", replicator, "what hosts send", choices(replicator_names(), false));
-        visit("rule", rule, "how weights move; auto: by replicator", choices(rule_names(), true));
-        visit("sign", sign, "only the sign of an update counts", {"auto", "on", "off"});
-        visit("wire", wire, "type of the values sent", choices(wire_names(), true));
-        visit("chunk", chunk, "demo, sparseloco: ROWSxCOLUMNS of a chunk, or elements");
-        visit("top-k", top_k, "demo, sparseloco: values sent per chunk");
-        visit("rate", rate, "random, striding, slicing: part of the rows sent");
         visit(
-            "momentum-decay", decay, "demo, random, striding, slicing: of the momentum, per step"
+            "replicator", replicator,
+            "compression between hosts; auto: demo, or none without other hosts",
+            choices(replicator_names(), true)
         );
-        visit("every", every, "steps per round; 0: 1, or 30 for diloco and sparseloco");
-        visit("residual-decay", residual_decay, "sparseloco: of what was not sent, per round");
-        visit("outer-lr", outer_lr, "diloco, sparseloco: rate of a round; -1: 0.7, 1");
-        visit("outer-momentum", outer_momentum, "diloco, sparseloco: of rounds; -1: 0.9, 0");
-        visit("weight-decay", weight_decay, "of matrices and embeddings, times the rate");
-        visit("decay-all", decay_all, "weight decay on vectors too");
-        visit("beta1", beta1, "adamw: decay of the first moment");
-        visit("beta2", beta2, "adamw: decay of the second moment");
-        visit("eps", eps, "adamw: added to the root of the second moment");
-        visit("muon-momentum", muon_momentum, "muon: decay of the sum of updates");
-        visit("matrix-lr", matrix.lr, "factor on the rate for matrices");
-        visit("embedding-lr", embedding.lr, "factor on the rate for embeddings");
-        visit("vector-lr", vector.lr, "factor on the rate for vectors");
+        visit(
+            "rule", rule, "update rule; auto: muon, or adamw for full, diloco, sparseloco, none",
+            choices(rule_names(), true)
+        );
+        visit(
+            "wire", wire, "type of the values sent; auto: q4 to fp32, by replicator",
+            choices(wire_names(), true)
+        );
+        visit(
+            "steps-per-round,every", every,
+            "steps between exchanges; 0: 30 for diloco and sparseloco, otherwise 1"
+        );
+        visit(
+            "overlap", overlap, "exchange a round while the next gradient is computed", {"0", "1"}
+        );
+        visit("chunk", chunk, "demo, sparseloco: chunk of a matrix (64x64) or flat tensor (4096)");
+        visit("top-k", top_k, "demo, sparseloco: values sent per chunk");
+        visit("row-fraction,rate", rate, "random, striding, slicing: fraction of the rows sent");
+        visit("row-seed", seed, "random: seed of the choice of rows");
+        visit("momentum-decay", decay, "demo, random, striding, slicing: momentum decay per step");
+        visit("sign-update,sign", sign, "apply only the sign of the update", {"auto", "on", "off"});
         visit("median-norm", median_norm, "scale each host's message to the round's median norm");
+        visit(
+            "residual-decay", residual_decay, "sparseloco: decay of the unsent remainder per round"
+        );
+        visit(
+            "outer-lr", outer_lr,
+            "diloco, sparseloco: learning rate of a round; -1: 0.7 (diloco) or 1 (sparseloco)"
+        );
+        visit(
+            "outer-momentum", outer_momentum,
+            "diloco, sparseloco: momentum over rounds; -1: 0.9 (diloco) or 0 (sparseloco)"
+        );
+        visit("weight-decay", weight_decay, "weight decay of matrices and embeddings");
+        visit("decay-all", decay_all, "apply weight decay to vectors, too");
+        visit("beta1", beta1, "AdamW first-moment decay");
+        visit("beta2", beta2, "AdamW second-moment decay");
+        visit("eps", eps, "AdamW denominator offset");
+        visit("muon-momentum", muon_momentum, "Muon momentum");
+        visit("matrix-lr", matrix.lr, "learning rate factor for matrices");
+        visit("embedding-lr", embedding.lr, "learning rate factor for embeddings");
+        visit("vector-lr", vector.lr, "learning rate factor for vectors");
+        visit("matrix-weight-decay", matrix.weight_decay, "weight decay factor for matrices");
+        visit(
+            "embedding-weight-decay", embedding.weight_decay, "weight decay factor for embeddings"
+        );
+        visit("vector-weight-decay", vector.weight_decay, "weight decay factor for vectors");
     }
 };
 
-// The rule that is meant where the options say "auto".
-std::string rule_of(const OptimOptions & options);
+// What "auto" means for --replicator.
+std::string default_replicator(bool alone);
 
-// Throws Error if a name or number in the options makes no sense.
+// The update rule's factor on the default learning rate, which is AdamW's.
+double default_lr_factor(const OptimOptions & options);
+
+// Whether messages may be averaged in shares (wire/shares.h) instead of fetched whole.
+bool is_dense(const OptimOptions & options);
+
+// Whether hosts update their own weights between rounds, so that weights differ there.
+bool has_local_steps(const OptimOptions & options);
+
+// Throws Error if a name is unknown or a number out of range.
 void check_options(const OptimOptions & options);
 
-// Whether its optimizer can work on tensors in a device's memory, by our kernels (demo, and steps
-// without peers); else a device's tensors must be copied to the host and back.
+// Whether the optimizer works on tensors in device memory (demo, and steps without peers); otherwise
+// the caller copies tensors to the host and back.
 bool has_kernels(const OptimOptions & options);
 
-// Hosts hold equal weights after every so many steps: a run is a whole number of rounds.
+// Steps between exchanges: hosts have equal weights after each multiple of it. 1 without exchanges.
 uint64_t steps_per_round(const OptimOptions & options);
 
-// An optimizer over the given shards (all tensors of the model in the same order on every rank and
-// host, the rows that this rank owns). The spans and the workers must outlive it.
-// REQUIRES: has_kernels(options), if the tensors are in a device's memory.
-std::unique_ptr<Optimizer>
-make_optimizer(const OptimOptions & options, std::vector<ParamView> params, Workers & workers);
+// An optimizer over this rank's rows of all tensors of the model, in the same order on every rank and
+// host. The spans, the workers and the ranks must outlive it.
+// ranks: the ranks that own the other rows; null: prepare returns this rank's part.
+// REQUIRES: has_kernels(options), if the tensors are in device memory.
+std::unique_ptr<Optimizer> make_optimizer(
+    const OptimOptions &   options,
+    std::vector<ParamView> params,
+    Workers &              workers,
+    LocalGroup *           ranks = nullptr
+);
 
-// At multiples of how many rows (see ParamView) a tensor may be cut into shards.
+// A tensor may be cut into shards at multiples of this number of rows (see ParamView).
 int64_t cut_rows(const OptimOptions & options, const ParamView & param);
 
-// Bytes of a host's message in the round of `step`; 0 if it sends none then. weight and grad of the
-// params may be empty.
+// Bytes of a host's message for the round of `step`; 0 if there is none. weight and grad of the params
+// may be empty.
 int64_t
 message_bytes(const OptimOptions & options, const std::vector<ParamView> & params, uint64_t step);
 
-// Why a message for the round of `step` would be refused, or an empty string. apply does the same and
-// leaves such messages out; this tells a log why.
+// Returns why apply would skip this message in the round of `step`, or an empty string.
 std::string check_message(
     const OptimOptions &           options,
     const std::vector<ParamView> & params,
@@ -122,8 +166,8 @@ std::string check_message(
 );
 
 // Gradient norm. Parts are sums of squares, one per unit of cut_rows rows, over the whole model in
-// order; a rank fills in those of its rows and leaves zero elsewhere, so that ranks add theirs up
-// and every one gets the same bits, whatever the number of ranks and threads.
+// order. A rank fills in the parts of its rows and zero elsewhere; the sum over ranks has the same bits
+// for any number of ranks and threads.
 int64_t grad_norm_parts(const OptimOptions & options, const std::vector<ParamView> & params);
 void    grad_norm(
        const OptimOptions &           options,

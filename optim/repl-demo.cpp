@@ -1,14 +1,14 @@
 // optim/repl-demo.cpp — demo: the k largest DCT coefficients of each chunk (arXiv 2411.19870).
 //
-// The same code without the transform is sparseloco's extractor (arXiv 2508.15706). The momentum is
-// kept as coefficients, chunk after chunk: the gradient is transformed once, what is sent is taken
-// out where it stands, and no inverse is needed until the merged update. A unit's bytes: chunk
-// after chunk, row of chunks by row of chunks; each chunk its values (values.h, kind sparse), then its
-// indices (indices.h). Read next: transform.h.
-#include "optim/indices.h"
-#include "optim/replicator.h"
-#include "optim/topk.h"
-#include "optim/transform.h"
+// Without the transform, the same code is sparseloco's extractor (arXiv 2508.15706). The momentum is
+// kept as coefficients, chunk after chunk: the gradient is transformed once, the coefficients sent are
+// subtracted in place, and only the merged update needs the inverse. A unit's bytes: its chunks, row of
+// chunks by row of chunks; each chunk's values (values.h, kind sparse), then its indices (indices.h).
+// Read next: math/transform.h.
+#include "optim/math/topk.h"
+#include "optim/math/transform.h"
+#include "optim/tables.h"
+#include "optim/wire/indices.h"
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ namespace {
 
 enum class Mean { of_senders, of_all };
 
-// What chunks of one geometry have in common.
+// Shared by all chunks of one geometry.
 struct Kind {
     std::unique_ptr<Transform> transform;
     IndexCode                  indices;
@@ -32,27 +32,21 @@ struct Kind {
 
 class Chunked : public Replicator {
 public:
-    Chunked(
-        const Shapes &      shapes,
-        const ChunkTarget & target,
-        int64_t             top_k,
-        Wire                wire,
-        bool                dct,
-        Mean                mean
-    )
+    Chunked(const OptimOptions & options, const Shapes & shapes, Wire wire, bool dct, Mean mean)
         : wire_(wire), mean_(mean) {
+        const ChunkTarget target = parse_chunk(options.chunk);
         for (const TensorShape & shape : shapes) {
             const ChunkGrid grid = chunk_grid(shape, target);
             auto &          kind = kinds_[{grid.side_rows, grid.side_cols}];
             if (!kind.transform) {
                 kind.transform   = dct ? make_dct_transform(grid) : make_identity_transform(grid);
                 kind.n           = grid.chunk_size();
-                kind.k           = std::clamp<int64_t>(top_k, 1, kind.n);
+                kind.k           = std::clamp<int64_t>(options.top_k, 1, kind.n);
                 kind.indices     = IndexCode(kind.n, kind.k);
                 kind.value_bytes = group_bytes(wire, Group::sparse, kind.k);
                 kind.bytes       = kind.value_bytes + kind.indices.bytes();
             }
-            // chunks of a single row lie one behind the other, whatever the grid
+            // chunks of one row are contiguous, whatever the grid
             const int64_t stride = grid.side_rows == 1 ? grid.side_cols : grid.cols;
             tensors_.push_back({grid, shape.cols, stride, &kind});
         }
@@ -103,9 +97,9 @@ private:
         }
     }
 
-    // Starts to load the gradient and momentum of the next chunk: its rows lie far apart, which the
-    // processor does not foresee.
-    void fetch_ahead(
+    // Prefetches the gradient and momentum of the next chunk: its rows are far apart, and the hardware
+    // prefetcher does not follow them.
+    void prefetch(
         const Tensor & tensor, const float * grad, const float * m, const Unit & unit, int64_t next
     ) const {
         if (tensor.grid.side_rows == 1 || next >= n_chunks(unit)) {
@@ -124,11 +118,12 @@ private:
         }
     }
 
-    // Reads a chunk that passed `check`.
+    // Decodes a chunk. REQUIRES: it passed `check`.
     void decode(const Kind & kind, const uint8_t * bytes, Sparse & chunk) const {
         const char * why = decode_group(wire_, Group::sparse, bytes, kind.k, chunk.value.data());
-        why              = why != nullptr ? why
-                                          : kind.indices.decode(bytes + kind.value_bytes, chunk.index.data());
+        if (why == nullptr) {
+            why = kind.indices.decode(bytes + kind.value_bytes, chunk.index.data());
+        }
         GT_CHECK(why == nullptr, "a piece was not checked");
     }
 
@@ -152,15 +147,15 @@ void Chunked::extract(
     TopKScratch        scratch;
     Sparse             sent = make_sparse(kind.k);
     std::vector<float> value(kind.k);
-    const Fold         scaled{fold.grad, fold.decay, fold.alpha * transform.factor()};
+    const Fold         folded{coefficients.data(), fold.decay, fold.alpha * transform.factor()};
     each_batch(unit, [&](int64_t first, int64_t n, int64_t offset) {
         float * m = momentum + first * kind.n;
         if (fold.grad != nullptr) {
-            fetch_ahead(tensor, fold.grad, m, unit, first + n);
+            prefetch(tensor, fold.grad, m, unit, first + n);
             transform.forward(
                 fold.grad + offset, tensor.stride, n, coefficients.data(), work.data()
             );
-            fold_elements(scaled, coefficients.data(), n * kind.n, m);
+            fold_elements(folded, n * kind.n, m);
         }
         for (int64_t b = 0; b < n && out != nullptr; ++b, m += kind.n) {
             top_k(m, kind.n, kind.k, sent.index.data(), scratch);
@@ -170,7 +165,7 @@ void Chunked::extract(
             uint8_t * at = out + (first + b) * kind.bytes;
             encode_group(wire_, Group::sparse, value.data(), kind.k, at, sent.value.data());
             kind.indices.encode(sent.index.data(), at + kind.value_bytes);
-            // what receivers read is taken out, so that rounding stays in the momentum
+            // subtract the values receivers will decode, so that rounding errors stay in the momentum
             for (int64_t i = 0; i < kind.k; ++i) {
                 m[sent.index[i]] = value[i] - sent.value[i];
             }
@@ -210,7 +205,7 @@ Chunked::check(const Plan &, const Unit & unit, const uint8_t * bytes, double & 
     return nullptr;
 }
 
-// Sums of a chunk's coefficients over hosts, in the order given, and back to a sorted list.
+// Sums a chunk's coefficients over hosts, in the order given.
 class Adder {
 public:
     explicit Adder(int64_t n) : place_(n), used_((n + 63) / 64, 0) {}
@@ -233,7 +228,8 @@ public:
         }
     }
 
-    // Means over the senders, or over `all` if that is not zero. Empties the adder.
+    // Writes the means, sorted by index, and clears the sums. all: the total weight to divide by; 0:
+    // divide by the weight of the coefficient's senders.
     void take(double all, Sparse & out) {
         out.index.resize(sums_.size());
         out.value.resize(sums_.size());
@@ -254,8 +250,8 @@ private:
     struct Sum {
         double value, weight;
     };
-    std::vector<Sum>      sums_;   // in the order in which indices first came
-    std::vector<uint16_t> place_;  // of an index in sums_, where it is used
+    std::vector<Sum>      sums_;   // in the order of the first occurrence of each index
+    std::vector<uint16_t> place_;  // by index: its place in sums_, if used
     std::vector<uint64_t> used_;   // one bit per index
 };
 
@@ -287,13 +283,13 @@ void Chunked::merge(const Plan &, const Unit & unit, std::span<const Piece> piec
 }  // namespace
 
 std::unique_ptr<Replicator>
-make_demo(const Shapes & shapes, const ChunkTarget & chunk, int64_t top_k, Wire wire) {
-    return std::make_unique<Chunked>(shapes, chunk, top_k, wire, true, Mean::of_senders);
+make_demo(const OptimOptions & options, const Shapes & shapes, Wire wire) {
+    return std::make_unique<Chunked>(options, shapes, wire, true, Mean::of_senders);
 }
 
 std::unique_ptr<Replicator>
-make_top_k(const Shapes & shapes, const ChunkTarget & chunk, int64_t top_k, Wire wire) {
-    return std::make_unique<Chunked>(shapes, chunk, top_k, wire, false, Mean::of_all);
+make_top_k(const OptimOptions & options, const Shapes & shapes, Wire wire) {
+    return std::make_unique<Chunked>(options, shapes, wire, false, Mean::of_all);
 }
 
 }  // namespace gt

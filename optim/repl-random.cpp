@@ -1,19 +1,16 @@
-// optim/repl-random.cpp — rows drawn from (seed, round, tensor), without repetition: every host draws
-// the same (arXiv 2502.06728).
-#include "optim/replicator.h"
+// optim/repl-random.cpp — rows drawn from (seed, round, tensor) without repetition: the same rows on every
+// host (arXiv 2502.06728).
+#include "optim/tables.h"
 
 #include <algorithm>
 
 namespace gt {
 
 std::unique_ptr<Replicator>
-make_random(const Shapes & shapes, float rate, uint64_t seed, Wire wire) {
-    std::vector<int64_t> view;
-    for (const TensorShape & shape : shapes) {
-        view.push_back(shape.rows);
-    }
-    const auto drawn = [rate, seed](uint64_t round, int tensor, int64_t n_rows) {
-        // every row draws a number; the smallest are in
+make_random(const OptimOptions & options, const Shapes & shapes, Wire wire) {
+    const auto drawn = [rate = options.rate,
+                        seed = options.seed](uint64_t round, int tensor, int64_t n_rows) {
+        // each row gets a random number; the smallest ones are chosen
         std::vector<std::pair<uint64_t, int64_t>> lots(n_rows);
         for (int64_t i = 0; i < n_rows; ++i) {
             lots[i] = {random_bits(seed, round, tensor, i), i};
@@ -26,7 +23,7 @@ make_random(const Shapes & shapes, float rate, uint64_t seed, Wire wire) {
         });
         return rows;
     };
-    return make_rows(shapes, std::move(view), drawn, wire);
+    return make_rows(shapes, own_rows(shapes), drawn, wire);
 }
 
 }  // namespace gt

@@ -1,23 +1,17 @@
-// optim/repl-rows.cpp — sends whole rows of the momentum: what random, striding, slicing and full
-// have in common. Which rows is a function of the round alone, so only values travel.
+// optim/repl-rows.cpp — sends whole rows of the momentum: the common part of random, striding, slicing,
+// and dense (full, diloco). The choice of rows depends on the round alone, so only values travel.
 //
-// A unit's bytes: its rows that travel, ascending, each in groups of 64 values (values.h, kind
-// dense). The elements of a vector that travel count as one row.
-#include "optim/replicator.h"
+// A unit's bytes: its chosen rows, ascending, each in groups of 64 values (values.h, kind dense). The
+// chosen elements of a vector count as one row.
+#include "optim/tables.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <numeric>
 
 namespace gt {
 
 namespace {
-
-int64_t row_bytes(Wire wire, int64_t n) {
-    const int64_t tail = n % kDenseGroup;
-    return n / kDenseGroup * group_bytes(wire, Group::dense, kDenseGroup) +
-           (tail > 0 ? group_bytes(wire, Group::dense, tail) : 0);
-}
 
 // Calls fn(first value, number of values, bytes before them) for each group of a row.
 template <class Fn>
@@ -42,7 +36,7 @@ public:
         for (int t = 0; t < static_cast<int>(shapes_.size()); ++t) {
             const int64_t        n_view = view_rows_[t], per = shapes_[t].rows / n_view;
             std::vector<int64_t> chosen = chooser_(round, t, n_view);
-            std::sort(chosen.begin(), chosen.end());  // and a row that is named twice travels once
+            std::sort(chosen.begin(), chosen.end());
             chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
             for (const int64_t row : chosen) {
                 for (int64_t i = 0; i < per; ++i) {
@@ -56,16 +50,14 @@ public:
     int64_t bytes(const Plan & plan, const Unit & unit) const override {
         const auto rows = of_unit(plan, unit);
         const auto n    = static_cast<int64_t>(rows.size());
-        return shapes_[unit.tensor].is_vector ? row_bytes(wire_, n)
-                                              : n * row_bytes(wire_, shapes_[unit.tensor].cols);
+        return shapes_[unit.tensor].is_vector ? dense_bytes(wire_, n)
+                                              : n * dense_bytes(wire_, shapes_[unit.tensor].cols);
     }
 
     void extract(
         const Plan & plan, const Unit & unit, const Fold & fold, float * momentum, uint8_t * out
     ) const override {
-        fold_elements(
-            fold, fold.grad, (unit.end - unit.begin) * shapes_[unit.tensor].cols, momentum
-        );
+        fold_elements(fold, (unit.end - unit.begin) * shapes_[unit.tensor].cols, momentum);
         if (out == nullptr) {
             return;
         }
@@ -80,7 +72,7 @@ public:
                 row[i] = row[i] - sent[i];
             }
             scatter(row, at, momentum);
-            out += row_bytes(wire_, n);
+            out += dense_bytes(wire_, n);
         });
     }
 
@@ -98,7 +90,7 @@ public:
                 row[i] = row[i] + sent[i];
             }
             scatter(row, at, momentum);
-            bytes += row_bytes(wire_, n);
+            bytes += dense_bytes(wire_, n);
         });
     }
 
@@ -114,7 +106,7 @@ public:
                     norm2 += static_cast<double>(x[j]) * x[j];
                 }
             });
-            bytes += row_bytes(wire_, n);
+            bytes += dense_bytes(wire_, n);
         });
         return why;
     }
@@ -135,12 +127,12 @@ public:
                 mean_of_group(wire_, pieces, done + before, count, total, &row[i]);
             });
             scatter(row, at, update);
-            done += row_bytes(wire_, n);
+            done += dense_bytes(wire_, n);
         });
     }
 
 private:
-    // The rows of the plan that lie in the unit.
+    // The chosen rows in the unit.
     std::span<const int64_t> of_unit(const Plan & plan, const Unit & unit) const {
         const auto & rows  = plan.rows[unit.tensor];
         const auto   begin = std::lower_bound(rows.begin(), rows.end(), unit.begin);
@@ -148,7 +140,7 @@ private:
         return {begin, end};
     }
 
-    // Calls fn(offsets, n) row by row: n neighbours from the one offset on, or, for a vector, the
+    // Calls fn(offsets, n) for each row: n contiguous elements at the one offset, or, for a vector, the
     // elements at the n offsets.
     template <class Fn>
     void each_row(const Plan & plan, const Unit & unit, Fn fn) const {
@@ -192,45 +184,25 @@ private:
 
 }  // namespace
 
-void fold_elements(const Fold & fold, const float * grad, int64_t n, float * momentum) {
-    if (grad == nullptr) {
-        return;
-    }
-    constexpr float kTiny = 1e-30f;
-    for (int64_t i = 0; i < n; ++i) {
-        const float x = fold.decay * momentum[i] + fold.alpha * grad[i];
-        momentum[i]   = std::fabs(x) < kTiny ? 0.0f : x;
-    }
-}
-
-void mean_of_group(
-    Wire wire, std::span<const Piece> pieces, int64_t offset, int64_t n, double total, float * mean
-) {
-    float  x[kDenseGroup];
-    double sum[kDenseGroup] = {};
-    for (const Piece & piece : pieces) {
-        const char * why = decode_group(wire, Group::dense, piece.bytes + offset, n, x);
-        GT_CHECK(why == nullptr, "a piece was not checked");
-        const double factor = piece.weight * piece.scale;
-        for (int64_t i = 0; i < n; ++i) {
-            sum[i] = sum[i] + factor * static_cast<double>(x[i]);
-        }
-    }
-    for (int64_t i = 0; i < n; ++i) {
-        mean[i] = static_cast<float>(sum[i] / total);
-    }
-}
-
 int64_t rows_at_rate(int64_t n, float rate) {
-    // a rate of 0.3 is meant as 0.3, though a float is a little below or above
+    // the factor makes up for a float rate slightly below the decimal that was meant
     const double exact = static_cast<double>(rate) * static_cast<double>(n) * 1.000001;
     return std::clamp<int64_t>(static_cast<int64_t>(exact), 1, n);
 }
 
-std::vector<int64_t> chunk_view(const Shapes & shapes, const ChunkTarget & chunk) {
+std::vector<int64_t> own_rows(const Shapes & shapes) {
     std::vector<int64_t> view;
     for (const TensorShape & shape : shapes) {
-        view.push_back(largest_divisor(shape.rows, chunk.rows));
+        view.push_back(shape.rows);
+    }
+    return view;
+}
+
+std::vector<int64_t> chunk_rows(const Shapes & shapes, const std::string & chunk) {
+    const int64_t        target = parse_chunk(chunk).rows;
+    std::vector<int64_t> view;
+    for (const TensorShape & shape : shapes) {
+        view.push_back(largest_divisor(shape.rows, target));
     }
     return view;
 }
@@ -238,6 +210,15 @@ std::vector<int64_t> chunk_view(const Shapes & shapes, const ChunkTarget & chunk
 std::unique_ptr<Replicator>
 make_rows(const Shapes & shapes, std::vector<int64_t> view_rows, RowChooser chooser, Wire wire) {
     return std::make_unique<RowReplicator>(shapes, std::move(view_rows), std::move(chooser), wire);
+}
+
+std::unique_ptr<Replicator> make_dense(const OptimOptions &, const Shapes & shapes, Wire wire) {
+    const auto all = [](uint64_t, int, int64_t n_rows) {
+        std::vector<int64_t> rows(n_rows);
+        std::iota(rows.begin(), rows.end(), 0);
+        return rows;
+    };
+    return make_rows(shapes, own_rows(shapes), all, wire);
 }
 
 }  // namespace gt

@@ -1,11 +1,11 @@
-// optim/repl-slicing.cpp — a window of rows that moves on by its length each round (arXiv 2502.06728).
-#include "optim/replicator.h"
+// optim/repl-slicing.cpp — a window of rows that moves by its length each round (arXiv 2502.06728).
+#include "optim/tables.h"
 
 namespace gt {
 
 std::unique_ptr<Replicator>
-make_slicing(const Shapes & shapes, const ChunkTarget & chunk, float rate, Wire wire) {
-    const auto window = [rate](uint64_t round, int, int64_t n_rows) {
+make_slicing(const OptimOptions & options, const Shapes & shapes, Wire wire) {
+    const auto window = [rate = options.rate](uint64_t round, int, int64_t n_rows) {
         const int64_t        per   = rows_at_rate(n_rows, rate);
         const auto           n     = static_cast<uint64_t>(n_rows);
         const auto           begin = round % n * static_cast<uint64_t>(per) % n;
@@ -15,7 +15,7 @@ make_slicing(const Shapes & shapes, const ChunkTarget & chunk, float rate, Wire 
         }
         return rows;
     };
-    return make_rows(shapes, chunk_view(shapes, chunk), window, wire);
+    return make_rows(shapes, chunk_rows(shapes, options.chunk), window, wire);
 }
 
 }  // namespace gt

@@ -1,41 +1,95 @@
 #!/usr/bin/env bash
-# Fails on an include that is not an arrow of the layering:
-#
-#   tools -> models, optim, comm -> ggml-train -> ggml
-#
-# models, optim and comm never include one another; nobody includes tools; comm knows of ggml-train
-# only base.h and exchange.h, and no ggml; optim knows ggml only where it builds graphs (demo-graph).
+# Fails on an include between subfolders that is not an arrow of the list below, on a production file
+# that includes a test, and on a std::function in the engine's interfaces: data, optimizer and peers
+# come in as interfaces, not as closures filled by tools.
 # usage: layering.sh [SOURCE_DIR]
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
+
+# from -> to: a file in `from` may include headers of its own folder and those of `to`, a folder (its own
+# files, not its subfolders) or one header. ggml-train/*.h without trainer.h are the engine's interfaces.
+arrows='
+ggml-train/base   ->
+ggml-train/cpu    -> ggml-train/base
+ggml-train/cuda   -> ggml-train/base ggml-train/cpu
+ggml-train/gguf   -> ggml-train/base ggml-train/optimizer.h
+ggml-train/device -> ggml-train/base ggml-train/cuda
+ggml-train/graph  -> ggml-train/base ggml-train/cpu ggml-train/cuda ggml-train/device ggml-train/batch.h ggml-train/model.h
+ggml-train/shard  -> ggml-train/base ggml-train/cuda ggml-train/device ggml-train/gguf ggml-train/graph
+ggml-train/shard  -> ggml-train/local-group.h ggml-train/model.h ggml-train/optimizer.h
+ggml-train/run    -> ggml-train/base ggml-train/gguf ggml-train/shard
+ggml-train        -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train/run ggml-train/shard
+
+models            -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train/shard ggml-train/model.h
+models/text       -> ggml-train/base ggml-train/gguf ggml-train/batch.h ggml-train/data.h ggml-train/evaluator.h models
+models/vision     -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train/batch.h ggml-train/data.h ggml-train/evaluator.h models
+
+optim/math        -> ggml-train/base ggml-train/optimizer.h
+optim/rules       -> ggml-train/base ggml-train/cuda ggml-train/optimizer.h optim/math
+optim/wire        -> ggml-train/base ggml-train/optimizer.h optim/math
+optim/device      -> ggml-train/base ggml-train/cuda optim/math optim/rules optim/wire
+optim             -> ggml-train/base ggml-train/cuda ggml-train/local-group.h ggml-train/optimizer.h ggml-train/shard/ranks.h
+optim             -> optim/device optim/math optim/rules optim/wire
+
+comm/local        -> ggml-train/base ggml-train/local-group.h
+comm/wire         -> ggml-train/base
+comm/http         -> ggml-train/base comm/wire
+comm/store        -> ggml-train/base comm/wire comm/http
+comm/sequencer    -> ggml-train/base comm/wire comm/store
+comm/rounds       -> ggml-train/base ggml-train/peers.h comm/wire comm/store comm/sequencer
+comm/hub          -> ggml-train/base comm/wire comm/http comm/store comm/sequencer
+comm/run          -> ggml-train/base comm/wire comm/store
+comm              -> ggml-train/base ggml-train/peers.h comm/wire comm/store comm/sequencer comm/rounds comm/hub comm/run comm/local
+
+tools/cli         -> ggml-train/base
+tools/selftest    -> ggml-train/base ggml-train/cuda optim optim/device optim/rules tools/train
+tools/classify    -> ggml-train/base ggml-train/gguf models models/vision
+tools/inspect     -> ggml-train/base ggml-train/gguf ggml-train/run models models/text models/vision comm/run comm/wire
+tools/train       -> * tools/cli tools/selftest
+tools             -> * tools/classify tools/cli tools/inspect tools/selftest tools/train
+'
+# `*` above: every folder of the libraries
+libraries='ggml-train(/[a-z]+)?|models(/[a-z]+)?|optim(/[a-z]+)?|comm(/[a-z]+)?'
 bad=0
+report() { printf 'layering: %s\n' "$*" >&2; bad=1; }
 
-# forbid FOLDER PATTERN WHY [EXCEPT]: no include of FOLDER matches PATTERN (unless file or line does EXCEPT)
-forbid() {
-    local found
-    found=$(grep -rnE --include='*.h' --include='*.cpp' --include='*.cuh' --include='*.cu' \
-        "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]($2)" "$1" | grep -vE "${4:-^\$}" || true)
-    if [ -n "$found" ]; then
-        printf '%s:\n%s\n' "$3" "$found" >&2
-        bad=1
-    fi
+# includes FOLDER...: "file header" of every include of ours
+includes() {
+    grep -rE --include='*.h' --include='*.cpp' --include='*.cuh' --include='*.cu' '^[[:space:]]*#[[:space:]]*include' "$@" |
+        sed -nE 's/^([^:]+):[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]([^>"]+)[>"].*/\1 \2/p'
 }
-ggml='(ggml|gguf|llama)[-a-z]*\.h'
-forbid ggml-train '(models|optim|comm|tools|tests)/' "the engine includes none of the folders above it"
-forbid models '(optim|comm|tools|tests)/' "models includes only ggml-train"
-forbid optim '(models|comm|tools|tests)/' "optim includes only ggml-train"
-forbid comm '(models|optim|tools|tests)/' "comm includes only ggml-train"
-forbid comm 'ggml-train/' "comm includes only base.h and exchange.h of the engine" 'ggml-train/(base|exchange)\.h'
-forbid comm "$ggml" "comm builds without ggml"
-forbid optim "$ggml" "optim works on arrays, not on ggml tensors" '^optim/[a-z-]*graph[a-z-]*\.(h|cpp):'
-forbid tools 'tests/' "a tool includes no test"
-for folder in ggml-train models optim comm tools tests; do
-    forbid $folder '\.\./' "includes are written from the top folder"
-done
 
-# the engine's parts that stand without ggml
-for file in base.h base.cpp exchange.h file.h file.cpp; do
-    forbid ggml-train/$file "$ggml" "ggml-train/$file needs no ggml"
-done
-[ $bad = 0 ] && echo "layering: every include is an arrow that is drawn"
+declare -A allowed
+while read -r from _ to; do
+    [ -z "$from" ] || allowed[$from]="${allowed[$from]:- $from} $to "
+done <<<"$arrows"
+while read -r file header; do
+    from=${file%/*} to=${header%/*}
+    case $header in
+        ../*) report "$file: write includes from the top folder: $header"; continue ;;
+        tests/*) report "$file includes $header: production code must not include tests"; continue ;;
+        ggml-train/* | models/* | optim/* | comm/* | tools/*) ;;
+        ggml*.h | gguf*.h | llama*.h)  # ggml itself
+            case $from in
+                comm* | ggml-train/base | tools/cli) report "$file includes $header: $from builds without ggml" ;;
+                optim*) [[ $file =~ ^optim/device/[a-z-]*graph[a-z-]*\. ]] || report "$file includes $header: optim works on arrays" ;;
+            esac
+            continue ;;
+        *) continue ;;
+    esac
+    [ -n "${allowed[$from]:-}" ] || { report "$file: the folder $from has no line in tests/layering.sh"; continue; }
+    [[ ${allowed[$from]} == *" $to "* || ${allowed[$from]} == *" $header "* ]] && continue
+    [[ ${allowed[$from]} == *" * "* && $to =~ ^($libraries)$ ]] && continue
+    report "$file includes $header: no arrow $from -> $to"
+done < <(includes ggml-train models optim comm tools | sort -u)
+
+while read -r file header; do
+    [[ $header != ../* ]] || report "$file: write includes from the top folder: $header"
+done < <(includes tests)
+
+while read -r found; do
+    report "$found: no std::function in the engine's interfaces"
+done < <(grep -nE 'std::function<' ggml-train/*.h || true)
+
+[ $bad = 0 ] && echo "layering: every include follows an arrow"
 exit $bad

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Hub, stores, rounds and ranks under a sanitizer; finds nothing: exit 0.
+# Hub, stores, rounds and ranks under a sanitizer; exit code 0 if it reports nothing.
 #   tests/sanitize.sh thread|address [CMAKE_OPTION...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ esac
 shift
 tests=(local-tests store-tests rounds-tests net-rounds-tests hub-tests hub-process-tests)
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
-source tools/setup.sh
+source tools/dev/setup.sh
 gt_configure "$folder" -DCMAKE_BUILD_TYPE=Release "-DGT_SANITIZE=$sanitizers" "$@"
 cmake --build "$folder" --target "${tests[@]}"
 for test in "${tests[@]}"; do

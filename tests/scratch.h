@@ -1,7 +1,7 @@
 // tests/scratch.h — a folder for one test, gone afterwards; and small file helpers.
 #pragma once
 
-#include "ggml-train/base.h"
+#include "ggml-train/base/base.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,33 +1,33 @@
 #!/usr/bin/env bash
-# tools/check.sh — installs, builds, and runs every test; ends with ctest's own count.
+# tools/check.sh — installs packages, builds, and runs every test; ends with ctest's summary.
 #
 #   tools/check.sh         everything
-#   tools/check.sh unit    the quick form for daily work: unit tests of one build
+#   tools/check.sh unit    unit tests of one build, for daily work
 set -euo pipefail
 cd "$(dirname "$0")/.."
-source tools/setup.sh
+source tools/dev/setup.sh
 what=${1:-all}
 case $what in all | unit) ;; *) echo "usage: tools/check.sh [unit]" >&2; exit 2 ;; esac
 
 gt_install $GT_PACKAGES
 export CTEST_OUTPUT_ON_FAILURE=1
-export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1  # else it only prints
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1  # without it, UBSan only prints
 
 if [ "$what" = unit ]; then
-    [ -f build/build.ninja ] || gt_configure build
+    [ -f build/build.ninja ] || gt_configure build -DGT_WERROR=ON
     cmake --build build
     ctest --test-dir build -L unit -j 2
     exit
 fi
 
-gt_install python3-venv clang-14 libclang-rt-14-dev bible-kjv dataset-fashion-mnist iproute2 chromium
+gt_install $GT_TEST_PACKAGES
 if ! command -v nvcc >/dev/null; then
-    echo "!! nvcc not found: THE CUDA KERNELS ARE NOT COMPILED in this check" >&2
-    [ "${GT_REQUIRE_CUDA:-0}" = 0 ] || { echo "!! and this check requires them" >&2; exit 1; }
+    echo "!! nvcc not found: the CUDA kernels are not compiled in this check" >&2
+    [ "${GT_REQUIRE_CUDA:-0}" = 0 ] || { echo "!! GT_REQUIRE_CUDA is set: install NVIDIA's toolkit" >&2; exit 1; }
 fi
 
 say "build"
-gt_configure build
+gt_configure build -DGT_WERROR=ON
 cmake --build build
 
 say "unit tests under address and undefined-behaviour sanitizers"

@@ -3,10 +3,10 @@
 //   classify -m vit-trained.gguf cat.jpg dog.png
 //   classify -m vit-trained.gguf photos/            accuracy and confusion matrix
 //
-// Read next: ggml-train/classifier.h (which training's validation uses too).
-#include "tools/classify-model.h"
-#include "tools/classify-report.h"
-#include "tools/flags.h"
+// Read next: models/vision/classifier.h (which training's validation uses too).
+#include "tools/classify/classify-model.h"
+#include "tools/classify/classify-report.h"
+#include "tools/cli/flags.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -17,7 +17,7 @@ using namespace gt;
 namespace {
 
 struct ClassifyFlags {
-    std::string              model, part = "auto", mistakes;
+    std::string              model, split = "auto", mistakes;
     std::vector<std::string> paths;
     double                   val = 0.1;
     int64_t                  top = 5, batch = 64;
@@ -26,29 +26,27 @@ struct ClassifyFlags {
 
     void visit(Flags & visit) {
         visit("model,m", model, "the model (GGUF, trained by train-vit)");
-        visit("top", top, "answers per picture");
+        visit("top", top, "number of classes printed per picture");
         visit("json", json, "one JSON object per picture, or one for a folder");
         visit(
-            "part", part,
-            "of labelled pictures: validation: what train-vit kept back; auto: that, where the "
-            "data "
-            "brings a split of its own, else all",
+            "split,part", split,
+            "labelled pictures to classify; validation: those that train-vit kept for validation; "
+            "auto: these if the data has a validation set, else all",
             {"auto", "validation", "all"}
         );
-        visit("val", val, "share kept back by train-vit --val");
+        visit("val-fraction,val", val, "the --val-fraction of train-vit");
         visit(
-            "mistakes", mistakes,
-            "labelled pictures: write the worst mistakes to this .html or .png"
+            "mistakes", mistakes, "write the worst mistakes on labelled pictures to this HTML file"
         );
-        visit("batch", batch, "pictures computed at once");
-        visit("threads,t", threads, "0: all cores");
+        visit("batch", batch, "batch size");
+        visit("threads,t", threads, "CPU threads; 0: all cores");
         visit.positional(
             "PICTURE", paths, "pictures; or a labelled folder, IDX files, CIFAR batches"
         );
     }
 };
 
-// False if the picture cannot be read, which is said.
+// False if the picture can't be read; the reason is printed.
 bool classify_picture(const ClassifyFlags & f, Classifier & c, const std::string & path) {
     const ImageSpec spec = image_spec(c.file.config);
     Batch           batch{.n_samples = 1};
@@ -75,8 +73,8 @@ void classify_labelled(
                      .classes = c.names, .val_fraction = val, .cache_path = "", .n_threads = n_threads}
         );
     };
-    auto data = open(f.part == "validation" ? f.val : f.part == "all" ? 1.0 : 0.0);
-    if (data->val().empty()) {  // no split of its own
+    auto data = open(f.split == "validation" ? f.val : f.split == "all" ? 1.0 : 0.0);
+    if (data->val().empty()) {  // the data has no validation set
         data = open(1.0);
     }
     ImageLoader loader(
@@ -85,7 +83,7 @@ void classify_labelled(
     const Evaluation result = evaluate_pictures(c.graph, loader);
     std::printf("%s\n", report_text(path, result, c.names, f.json).c_str());
     for (const SkippedFile & file : data->skipped()) {
-        std::fprintf(stderr, "left out: %s (%s)\n", file.name.c_str(), file.reason.c_str());
+        std::fprintf(stderr, "skipped: %s (%s)\n", file.name.c_str(), file.reason.c_str());
     }
     if (!f.mistakes.empty()) {
         write_mistakes(f.mistakes, *data, result);
@@ -104,7 +102,7 @@ int main(int argc, char ** argv) {
     bool      all_read = true;
     const int failed   = run_tool("classify", [&] {
         ClassifyFlags f;
-        Flags         flags("classify", "says what is on pictures", "-m MODEL PICTURE... [flags]");
+        Flags         flags("classify", "classifies pictures", "-m MODEL PICTURE... [flags]");
         f.visit(flags);
         flags.parse(argc, argv);
         flags.require("model");

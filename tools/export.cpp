@@ -1,15 +1,15 @@
-// export — a checkpoint or a model into a GGUF of weights only, in the type of your choice.
+// export — writes a checkpoint or a model as a GGUF of weights only, in a chosen type.
 //
 //   export runs/small -o small-trained.gguf              the newest checkpoint of a run
 //   export model.gguf --type q8_0 -o model-q8_0.gguf
-//   export --nodes hosts.txt -o trained.gguf             what hosts have trained, from their store
+//   export --nodes hosts.txt -o trained.gguf             the model of a run, from its store
 //
-// Read next: ggml-train/model-file.cpp, tools/export-run.cpp.
-#include "ggml-train/checkpoint.h"
-#include "ggml-train/file.h"
-#include "ggml-train/model-file.h"
-#include "tools/export-run.h"
-#include "tools/flags.h"
+// Read next: models/model-file.cpp, tools/train/fetch-run.cpp.
+#include "ggml-train/base/file.h"
+#include "ggml-train/run/checkpoint.h"
+#include "models/model-file.h"
+#include "tools/cli/flags.h"
+#include "tools/train/fetch-run.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -18,7 +18,7 @@ using namespace gt;
 
 namespace fs = std::filesystem;
 
-// A file as it is; of a run's folder its newest checkpoint that is whole.
+// A model file, or the newest valid checkpoint of a run's folder.
 static ModelFile load_any(const std::string & path) {
     if (!fs::is_directory(path)) {
         return load_model(path);
@@ -37,10 +37,10 @@ static ModelFile load_any(const std::string & path) {
             std::printf("from %s\n", checkpoint.c_str());
             return model;
         } catch (const Error & error) {
-            std::fprintf(stderr, "export: left out: %s\n", error.what());
+            std::fprintf(stderr, "export: skipped: %s\n", error.what());
         }
     }
-    throw Error(path + ": this folder holds no usable checkpoint");
+    throw Error(path + ": this folder has no valid checkpoint");
 }
 
 int main(int argc, char ** argv) {
@@ -48,20 +48,18 @@ int main(int argc, char ** argv) {
         std::vector<std::string> inputs;
         std::string              out, type = "f32", name, nodes, join;
         Flags                    flags(
-                               "export", "writes a trained model as llama.cpp wants it",
+                               "export", "writes a trained model as a GGUF for llama.cpp",
                                "CHECKPOINT|RUN|MODEL|--nodes HOSTS -o FILE [flags]"
                            );
         flags.positional("INPUT", inputs, "a checkpoint, a run's folder, or a model file");
         flags("out,o", out, "the file to write");
         flags(
-            "type", type, "of matrices; norms, biases and positions stay f32",
+            "type", type, "type of matrices; norms, biases and positions stay f32",
             {"f32", "f16", "bf16", "q8_0"}
         );
         flags("name", name, "general.name in the file");
-        flags(
-            "nodes", nodes, "hosts.txt: fetch the model that these machines train from their store"
-        );
-        flags("join", join, "the same as one pasted line (hub --invite prints it)");
+        flags("nodes", nodes, "hosts.txt: fetch the model of that run from its store");
+        flags("join", join, "an invitation, as printed by hub --invite, instead of --nodes");
         flags.parse(argc, argv);
         const bool from_store = !nodes.empty() || !join.empty();
         if (inputs.size() + (from_store ? 1 : 0) != 1) {

@@ -1,11 +1,11 @@
-// generate — lets a model write, through libllama.
+// generate — samples text from a model, through libllama.
 //
 //   generate -m small-trained.gguf -p "Once upon a time"
 //
-// Read next: models/generate.cpp.
-#include "models/generate.h"
+// Read next: models/text/generate.cpp.
+#include "models/text/generate.h"
 
-#include "tools/flags.h"
+#include "tools/cli/flags.h"
 
 using namespace gt;
 
@@ -15,12 +15,12 @@ int main(int argc, char ** argv) {
         int             threads = 0;
         bool            echo    = true;
         GenerateOptions options;
-        Flags flags("generate", "continues a text with a model", "-m MODEL -p TEXT [flags]");
+        Flags           flags("generate", "samples text from a model", "-m MODEL -p TEXT [flags]");
         flags("model,m", model, "the model (GGUF)");
         flags("prompt,p", prompt, "the text to continue");
-        flags("echo", echo, "show the prompt too");
+        flags("echo", echo, "print the prompt first");
         options.visit(flags);
-        flags("threads,t", threads, "0: all cores");
+        flags("threads,t", threads, "CPU threads; 0: all cores");
         flags.parse(argc, argv);
         flags.require("model");
         Generator generator(model, threads);
@@ -29,7 +29,7 @@ int main(int argc, char ** argv) {
         }
         generator.run(prompt, options, [](const std::string & piece) {
             std::fwrite(piece.data(), 1, piece.size(), stdout);
-            return std::fflush(stdout) == 0;  // nobody reads on: stop
+            return std::fflush(stdout) == 0;  // stop if the reader is gone
         });
         std::printf("\n");
     });

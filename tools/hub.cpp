@@ -1,13 +1,14 @@
-// hub — the meeting point of a run, alone on any small box; and the maker of hosts.txt.
+// hub — runs the hub of a run on any small machine, and makes hosts.txt.
 //
 //   hub --new --address anna.example.org:7077      writes hosts.txt with a new key
 //   hub --nodes hosts.txt                          runs the hub
-//   hub --nodes hosts.txt --hub-file rented.txt    the file for a hub that must not read
+//   hub --nodes hosts.txt --hub-file rented.txt    writes a file for a hub that can't read messages
 //
-// Read next: comm/hub.cpp, comm/hosts.cpp.
-#include "comm/hosts.h"
-#include "comm/hub-sequencer.h"
-#include "tools/flags.h"
+// Read next: comm/hub/hub.cpp, comm/run/hosts.cpp.
+#include "comm/hub/hub-sequencer.h"
+#include "comm/run/hosts.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/host-name.h"
 
 #include <csignal>
 #include <fcntl.h>
@@ -30,38 +31,33 @@ struct HubFlags {
     template <class Visit>
     void visit(Visit && visit) {
         visit("new", make_new, "write a new hosts.txt with a new key");
-        visit("nodes,n", nodes, "hosts.txt: the file to write or to run from");
-        visit("address", address, "with --new: host:port under which others reach this machine");
+        visit("nodes,n", nodes, "hosts.txt: the file to write, or to read");
+        visit("address", address, "with --new: host:port of this machine, as other hosts reach it");
         visit("store", store, "with --new: s3://bucket/prefix or file:///path instead of a hub");
-        visit("name", name, "this machine's name in hosts.txt; empty: its host name");
-        visit("invite", invite, "print the one line that invites a machine (--join)");
-        visit("hub-file", hub_file, "write the file for a hub that can't read messages");
-        visit("listen", listen, "address:port to listen on; empty: every address, the hub's port");
+        visit("name", name, "this machine's name in hosts.txt; default: its host name");
+        visit("invite", invite, "print an invitation: one line for --join");
+        visit("hub-file", hub_file, "write a file for a hub that can't read messages");
+        visit(
+            "listen", listen, "address:port to listen on; default: all addresses, the hub's port"
+        );
         visit("path", path, "folder of the store");
-        visit("disk", disk, "largest size of the store, bytes");
-        visit("host-limit", host_bytes_s, "bytes per second that one host may send and fetch");
-        visit("status", status, "port of the status page on 127.0.0.1; 0: any; -1: none");
-        visit("min-hosts", min_hosts, "the run begins with so many hosts");
-        visit("quorum", quorum, "percent of the hosts without which no round closes; 100: all");
+        visit("disk", disk, "maximum size of the store in bytes");
+        visit("host-limit", host_bytes_s, "maximum bytes per second, up and down, for one host");
+        visit("status", status, "port of the status page on 127.0.0.1; 0: any; -1: no page");
+        visit("min-hosts", min_hosts, "number of hosts that a run waits for at its start");
+        visit("quorum", quorum, "percentage of the hosts that a round needs to close");
         visit("checkpoint-every", checkpoint_every, "rounds between shared checkpoints");
-        visit("tcp", tcp, "congestion control to ask the kernel for");
-        visit("quiet,q", quiet, "log to the store's folder only");
+        visit("tcp", tcp, "TCP congestion control");
+        visit("quiet,q", quiet, "log only to the store's folder");
     }
 };
 
-std::string own_name(const HubFlags & flags) {
-    char name[65] = {};
-    ::gethostname(name, sizeof name - 1);
-    const std::string host = flags.name.empty() ? name : flags.name;
-    return host.substr(0, host.find('.'));
-}
-
-// Secrets are for the owner's eyes; a file that is there is never replaced.
+// Writes a file that only its owner can read. An existing file is never replaced.
 void write_secret(const std::string & path, const std::string & text) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || ::write(fd, text.data(), text.size()) != ssize_t(text.size()) ||
         ::close(fd) != 0) {
-        throw Error(path + ": can't be written; is it there already? Move it away first");
+        throw Error(path + ": can't be written; if it exists already, move it away first");
     }
 }
 
@@ -72,11 +68,11 @@ void make_new(const HubFlags & flags) {
     Hosts hosts;
     hosts.key   = to_base64(new_secret());
     hosts.store = flags.store;
-    hosts.hosts.push_back({.name = own_name(flags), .address = flags.address});
+    hosts.hosts.push_back({.name = own_host_name(flags.name), .address = flags.address});
     hosts = parse_hosts(hosts_text(hosts), "--new");  // checks what was given
     write_secret(
         flags.nodes, "# One line per machine: NAME ADDRESS|- [up=MBIT] [down=MBIT] [data=PATH].\n"
-                     "# Whoever has this file is in the run.\n" +
+                     "# This file contains the key of the run: keep it secret.\n" +
                          hosts_text(hosts)
     );
     std::printf("wrote %s\n", flags.nodes.c_str());
@@ -89,17 +85,18 @@ void write_hub_file(const HubFlags & flags, Hosts hosts) {
     hosts.key.clear();
     write_secret(flags.hub_file, hosts_text(hosts));
     std::printf(
-        "wrote %s: a hub with it can order messages, not read them\n", flags.hub_file.c_str()
+        "wrote %s: a hub with this file orders messages but can't read them\n",
+        flags.hub_file.c_str()
     );
 }
 
 void run_hub(const HubFlags & flags, const Hosts & hosts) {
     if (flags.quorum < 1 || flags.quorum > 100) {
-        throw UsageError(format("--quorum %d: it is a percentage from 1 to 100", flags.quorum));
+        throw UsageError(format("--quorum %d: expected a percentage from 1 to 100", flags.quorum));
     }
     if (!hosts.hub()) {
         throw Error(
-            flags.nodes + ": this run has a store instead of a hub; there is nothing to start"
+            flags.nodes + ": this run uses a store instead of a hub; there is no hub to start"
         );
     }
     ::mallopt(M_ARENA_MAX, 4);  // many threads, little memory
@@ -132,7 +129,7 @@ void run_hub(const HubFlags & flags, const Hosts & hosts) {
     Hub hub(options);
     sequencer.report_to(hub);
 
-    std::printf("listening on port %d; others reach it as %s\n", hub.port(), reach.c_str());
+    std::printf("listening on port %d; hosts connect to %s\n", hub.port(), reach.c_str());
     if (hub.status_port() > 0) {
         std::printf("status: http://127.0.0.1:%d/\n", hub.status_port());
     }
@@ -146,7 +143,7 @@ void run_hub(const HubFlags & flags, const Hosts & hosts) {
 int main(int argc, char ** argv) {
     return run_tool("hub", [&] {
         HubFlags my;
-        Flags    flags("hub", "the meeting point of a run, and the maker of hosts.txt", "[flags]");
+        Flags    flags("hub", "runs the hub of a run, and makes hosts.txt", "[flags]");
         my.visit(flags);
         flags.parse(argc, argv);
         if (my.make_new) {

@@ -1,4 +1,4 @@
-// new-model — makes a model: shape, first weights and tokenizer in one GGUF that llama.cpp accepts.
+// new-model — makes a model: shape, initial weights and tokenizer in one GGUF that llama.cpp accepts.
 //
 //   new-model --preset gpt2-124m -o small.gguf
 //   new-model --arch llama --layers 8 --width 512 --heads 8 --vocab gpt-2 -o mine.gguf
@@ -6,13 +6,13 @@
 //   new-model --preset vit-tiny --classes 37 -o vit.gguf
 //   new-model --from vit.gguf --image 384 --classes 5 -o finer.gguf   for other pictures
 //
-// Read next: models/presets.cpp (the sizes), ggml-train/model-config.cpp (the tensors).
-#include "ggml-train/file.h"
-#include "models/adapt-vit.h"
+// Read next: models/arch.h (the table of architectures), models/gpt.cpp (one of its rows).
+#include "ggml-train/base/file.h"
 #include "models/init.h"
 #include "models/presets.h"
-#include "models/tokenizer.h"
-#include "tools/flags.h"
+#include "models/text/tokenizer.h"
+#include "models/vision/adapt-vit.h"
+#include "tools/cli/flags.h"
 
 using namespace gt;
 
@@ -25,17 +25,18 @@ struct NewModelFlags {
     uint64_t    seed = 1;
 
     void visit(Flags & visit) {
-        visit.group("What to make");
+        visit.group("Model");
         visit("out,o", out, "the file to write");
         visit("preset", preset, "a named size; --list shows them");
         visit(
             "from", from, "an existing GGUF whose weights are kept (F32, F16, BF16 or quantised)"
         );
-        visit("vocab", vocab, "tokenizer: bytes, a name (--list), or any GGUF that has one");
-        visit("tokenizer", vocab, "the same as --vocab");
-        visit("seed", seed, "of the first weights");
+        visit(
+            "vocab,tokenizer", vocab, "tokenizer: bytes, a name (--list), or any GGUF that has one"
+        );
+        visit("seed", seed, "seed of the initial weights");
         visit("list", list, "show presets and vocabularies");
-        visit.group("Sizes, where they differ from the preset's");
+        visit.group("Sizes that differ from the preset's");
         sizes.visit(visit);
     }
 };
@@ -44,12 +45,13 @@ void print_list() {
     std::printf("presets (--preset):\n");
     for (const Preset & preset : presets()) {
         ModelConfig config = preset.config;
-        const bool  text   = config.arch != "vit";
-        config.n_vocab     = !text                                      ? 0
-                             : std::string(preset.tokenizer) == "bytes" ? 257
-                             : std::string(preset.tokenizer) == "gpt-2" ? 50257
-                                                                        : 32000;
-        std::printf("  %-11s %-42s %s\n", preset.name, preset.help, describe(config).c_str());
+        config.n_vocab     = takes_images(config)          ? 0
+                             : preset.tokenizer == "bytes" ? 257
+                             : preset.tokenizer == "gpt-2" ? 50257
+                                                           : 32000;
+        std::printf(
+            "  %-11s %-42s %s\n", preset.name.c_str(), preset.help.c_str(), describe(config).c_str()
+        );
     }
     std::printf("vocabularies (--vocab):\n ");
     for (const std::string & name : vocabulary_names()) {
@@ -58,24 +60,26 @@ void print_list() {
     std::printf("\n");
 }
 
-ModelFile make_model(const NewModelFlags & f) {
+ModelFile new_model(const NewModelFlags & f) {
     if (!f.from.empty()) {
         if (!f.preset.empty() || !f.sizes.arch.empty() || !f.vocab.empty()) {
-            throw UsageError("--from keeps shape and tokenizer of its file: no --preset, --arch or "
-                             "--vocab beside it");
+            throw UsageError(
+                "--from keeps the shape and tokenizer of its file; drop --preset, --arch "
+                "and --vocab"
+            );
         }
         ModelFile model = load_model(f.from);
         if (f.sizes.image == 0 && f.sizes.classes == 0) {
             return model;
         }
-        if (model.config.arch != "vit") {
+        if (!takes_images(model.config)) {
             throw UsageError("--image and --classes are for models of pictures");
         }
         return adapt_vit(std::move(model), f.sizes.image, f.sizes.classes, f.seed);
     }
     ModelConfig      config = sized_config(f.preset, f.sizes);
     gguf_context_ptr keys;
-    if (config.arch != "vit") {
+    if (!takes_images(config)) {
         const std::string vocab = !f.vocab.empty()    ? f.vocab
                                   : !f.preset.empty() ? find_preset(f.preset).tokenizer
                                                       : "bytes";
@@ -100,7 +104,7 @@ int main(int argc, char ** argv) {
     return run_tool("new-model", [&] {
         NewModelFlags f;
         Flags         flags(
-                    "new-model", "makes a model file: shape, first weights, tokenizer",
+                    "new-model", "makes a model file: shape, initial weights, tokenizer",
                     "--preset NAME -o FILE [flags]"
                 );
         f.visit(flags);
@@ -110,11 +114,13 @@ int main(int argc, char ** argv) {
             return;
         }
         if (f.preset.empty() && f.sizes.arch.empty() && f.from.empty()) {
-            throw UsageError("say what to make: --preset NAME (--list shows them), --arch with "
-                             "sizes, or --from FILE");
+            throw UsageError(
+                "choose a model: --preset NAME (--list shows them), --arch with sizes, "
+                "or --from FILE"
+            );
         }
         flags.require("out");
-        const ModelFile model = make_model(f);
+        const ModelFile model = new_model(f);
         for (const std::string & note : model.notes) {
             std::printf("%s\n", note.c_str());
         }

@@ -1,15 +1,15 @@
-// plan — what a run will cost and who slows it, before anything starts.
+// plan — estimates step time and traffic of a run with several hosts.
 //
 //   plan -m small.gguf --nodes hosts.txt
 //   plan -m small.gguf --hosts 4 --up 20 --down 100 --compute 2.5
 //
-// For each replicator: bytes per step, seconds per step on the given lines, GB a day. A step takes as
-// long as computing plus travelling, or the longer of the two where they overlap.
-#include "ggml-train/graph.h"
+// For each replicator: bytes per round, seconds per step on the given links, GB per day. A step takes the
+// time of the gradient plus that of the transfer, or with overlap the longer of the two.
+#include "ggml-train/graph/graph.h"
 #include "models/blocks.h"
 #include "models/init.h"
-#include "tools/estimate.h"
-#include "tools/flags.h"
+#include "tools/cli/flags.h"
+#include "tools/train/cost.h"
 
 #include <algorithm>
 #include <chrono>
@@ -28,17 +28,19 @@ struct PlanFlags {
 
     void visit(Flags & visit) {
         visit("model,m", model, "model to train (GGUF)");
-        visit("nodes", nodes, "hosts.txt, for the machines and their lines (up=, down=)");
-        visit("hosts", n_hosts, "without --nodes: number of machines");
-        visit("up", up, "Mbit/s to send, where a machine's line does not say");
-        visit("down", down, "Mbit/s to receive, likewise");
-        visit("compute", compute, "seconds of computing per step; 0: measured here");
-        visit("batch", batch, "samples per step and host; 0: about 8192 tokens");
-        visit("context", context, "tokens per sample; 0: as the model was made for");
-        visit("threads,t", threads, "CPU threads to measure with; 0: all cores");
-        visit("top-k", optim.top_k, "demo: coefficients sent per chunk");
-        visit("rate", optim.rate, "random, striding, slicing: share of the rows sent");
-        visit("wire", optim.wire, "numbers on the wire");
+        visit("nodes", nodes, "hosts.txt: the machines and their links (up=, down=)");
+        visit("hosts", n_hosts, "number of machines, without --nodes");
+        visit("up", up, "upload in Mbit/s of machines without up= in hosts.txt");
+        visit("down", down, "download in Mbit/s of machines without down= in hosts.txt");
+        visit("compute", compute, "seconds per gradient; 0: measure on this machine");
+        visit("batch", batch, "samples per step on each host; 0: about 8192 tokens");
+        visit("context", context, "tokens per sample; 0: the model's context length");
+        visit("threads,t", threads, "CPU threads for the measurement; 0: all cores");
+        visit("top-k", optim.top_k, "demo, sparseloco: values sent per chunk");
+        visit(
+            "row-fraction,rate", optim.rate, "random, striding, slicing: fraction of the rows sent"
+        );
+        visit("wire", optim.wire, "type of the values sent");
     }
 };
 
@@ -50,7 +52,7 @@ double measure(const PlanFlags & f, const ModelFile & model) {
     for (const ModelTensor & tensor : model.tensors) {
         graph_model->weights().set(graph_model->weights().at(tensor.spec.name), tensor.data);
     }
-    const bool images = model.config.arch == "vit";
+    const bool images = takes_images(model.config);
     StepGraph  graph(
          backend, *graph_model,
          {.B          = 1,
@@ -72,15 +74,15 @@ double measure(const PlanFlags & f, const ModelFile & model) {
            static_cast<double>(f.batch);
 }
 
-std::vector<HostLine> lines(const PlanFlags & f) {
-    std::vector<HostLine> hosts;
+std::vector<HostEntry> lines(const PlanFlags & f) {
+    std::vector<HostEntry> hosts;
     if (!f.nodes.empty()) {
         hosts = read_hosts(f.nodes).hosts;
     }
     for (int64_t i = 0; f.nodes.empty() && i < f.n_hosts; ++i) {
         hosts.push_back({.name = format("host-%lld", static_cast<long long>(i + 1))});
     }
-    for (HostLine & host : hosts) {
+    for (HostEntry & host : hosts) {
         host.up   = host.up > 0 ? host.up : f.up;
         host.down = host.down > 0 ? host.down : f.down;
     }
@@ -88,15 +90,15 @@ std::vector<HostLine> lines(const PlanFlags & f) {
 }
 
 void print_plan(const PlanFlags & f, const ModelFile & model) {
-    const std::vector<ParamView> params = param_shapes(model.config);
-    const std::vector<HostLine>  hosts  = lines(f);
+    const std::vector<ParamView> params = param_shapes(tensor_specs(model.config));
+    const std::vector<HostEntry> hosts  = lines(f);
     std::printf(
-        "%s\n%zu hosts, %.2f s of computing per step of %lld samples\n\n",
-        describe(model.config).c_str(), hosts.size(), f.compute, static_cast<long long>(f.batch)
+        "%s\n%zu hosts, %.2f s per gradient of %lld samples\n\n", describe(model.config).c_str(),
+        hosts.size(), f.compute, static_cast<long long>(f.batch)
     );
     std::printf(
         "%-11s %12s %10s %10s %10s %9s %9s  %s\n", "replicator", "bytes/round", "every", "s/step",
-        "overlapped", "GB/day up", "GB down", "slowest line"
+        "overlapped", "GB/day up", "GB down", "slowest link"
     );
     for (const NameAndHelp & row : replicator_names()) {
         OptimOptions optim = f.optim;
@@ -120,14 +122,14 @@ int main(int argc, char ** argv) {
     return run_tool("plan", [&] {
         PlanFlags f;
         Flags     flags(
-                "plan", "what a run will cost, before starting it",
+                "plan", "estimates step time and traffic of a run",
                 "-m MODEL [--nodes hosts.txt] [flags]"
             );
         f.visit(flags);
         flags.parse(argc, argv);
         flags.require("model");
         const ModelFile model  = load_model(f.model);
-        const bool      images = model.config.arch == "vit";
+        const bool      images = takes_images(model.config);
         f.context              = images      ? model.config.n_positions()
                                  : f.context ? f.context
                                              : model.config.n_ctx;

@@ -1,12 +1,12 @@
-// prepare-data — text files into one token file, on all cores.
+// prepare-data — tokenizes text files into one token file, on all cores.
 //
 //   prepare-data -m small.gguf books/ -o books.tokens
 //   prepare-data --vocab gpt-2 --field body a.jsonl.gz b.jsonl.gz -o news.tokens
 //
-// train-gpt does this by itself when it is given text; here it is done ahead, once, for many runs.
-// Read next: models/prepare.cpp, ggml-train/data.h (the format).
-#include "models/prepare.h"
-#include "tools/flags.h"
+// train-gpt also tokenizes text by itself; this tool does it once, ahead of many runs.
+// Read next: models/text/prepare.cpp, models/text/token-data.h (the format).
+#include "models/text/prepare.h"
+#include "tools/cli/flags.h"
 
 #include <filesystem>
 #include <unistd.h>
@@ -18,17 +18,16 @@ int main(int argc, char ** argv) {
         std::string    model, vocab, out;
         PrepareOptions options;
         Flags          flags(
-                     "prepare-data", "turns text into a token file for train-gpt",
-                     "-m MODEL TEXT... [-o FILE] [flags]"
+                     "prepare-data", "tokenizes text for train-gpt", "-m MODEL TEXT... [-o FILE] [flags]"
                  );
         flags.positional(
-            "TEXT...", options.inputs, "text files, .jsonl, either also as .gz, and folders of them"
+            "TEXT...", options.inputs, "text files, .jsonl files, both also as .gz, and folders"
         );
         flags("model,m", model, "the model (GGUF) whose tokenizer is used");
-        flags("vocab", vocab, "or a tokenizer: bytes, a name, or any GGUF that has one");
-        flags("out,o", out, "the file to write; by default the model's name with .tokens");
+        flags("vocab", vocab, "tokenizer instead of --model: bytes, a name, or a GGUF with one");
+        flags("out,o", out, "the file to write; default: the model's name with .tokens");
         options.visit(flags);
-        flags("threads,t", options.threads, "0: all cores");
+        flags("threads,t", options.threads, "CPU threads; 0: all cores");
         flags.parse(argc, argv);
         if (model.empty() == vocab.empty()) {
             throw UsageError("name the tokenizer: either --model or --vocab");
@@ -64,7 +63,7 @@ int main(int argc, char ** argv) {
             static_cast<unsigned long long>(result.info.n_val_doc), result.n_files
         );
         if (result.n_skipped > 0) {
-            std::printf("%d hidden or binary files were left out\n", result.n_skipped);
+            std::printf("skipped %d hidden or binary files\n", result.n_skipped);
         }
     });
 }

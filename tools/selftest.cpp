@@ -5,9 +5,9 @@
 //
 // Run it once after installing a driver, and once under NVIDIA's
 // `compute-sanitizer --tool memcheck selftest --cuda` (and racecheck, initcheck, synccheck) if a
-// card misbehaves. Read next: tools/selftest-cuda.h.
-#include "tools/flags.h"
-#include "tools/selftest-cuda.h"
+// card misbehaves. Read next: tools/selftest/selftest-cuda.h.
+#include "tools/cli/flags.h"
+#include "tools/selftest/selftest-cuda.h"
 
 #include <algorithm>
 #include <cstdio>

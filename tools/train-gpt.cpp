@@ -1,13 +1,14 @@
-// train-gpt — trains a GPT on text: a GGUF in, a GGUF that llama.cpp runs out.
+// train-gpt — trains a GPT on text: reads a GGUF, writes a GGUF that llama.cpp runs.
 //
 //   train-gpt -m small.gguf --data books/
 //   train-gpt -m small.gguf --nodes hosts.txt
 //
-// Read next: tools/train-loop.cpp (a run), ggml-train/trainer.cpp (one step), optim/decoupled.cpp
-// (what hosts tell one another).
-#include "models/generate.h"
-#include "models/prepare.h"
-#include "tools/train-loop.h"
+// Read next: tools/train/run.cpp (a run), ggml-train/trainer.cpp (one step), ggml-train/README.md.
+#include "models/text/generate.h"
+#include "models/text/prepare.h"
+#include "models/text/text-data.h"
+#include "tools/train/run.h"
+#include "tools/train/settle.h"
 
 #include <filesystem>
 #include <unistd.h>
@@ -23,33 +24,31 @@ struct GptFlags : TrainFlags {
     int64_t        sample_every = 0, sample_tokens = 200;
     float          temperature = 0.8f;
     PrepareOptions prepare;
-    NodesFlags     together;
+    NodesFlags     nodes;
 
     void visit(Flags & visit) {
-        visit.group("What to train, on what");
+        visit.group("Model and data");
         visit("model,m", model, "model to train (GGUF; new-model makes one)");
-        visit("data", data, "text files, folders, .jsonl, .gz, or a prepared token file");
+        visit("data", data, "text files, folders, .jsonl, .gz, or a token file of prepare-data");
         prepare.visit(visit);
-        visit.group("The run");
         visit_run(visit);
-        visit.group("Together with other machines");
-        together.visit(visit);
-        visit.group("The session");
+        visit.group("Other hosts");
+        nodes.visit(visit);
         visit_session(visit);
-        visit("prompt", prompt, "what samples continue");
-        visit("sample-every", sample_every, "steps between samples; 0: ten in all");
+        visit("prompt", prompt, "text that samples continue");
+        visit("sample-every", sample_every, "steps between samples; 0: ten per run");
         visit("sample-tokens", sample_tokens, "tokens per sample");
-        visit("temperature", temperature, "of samples");
+        visit("temperature", temperature, "temperature of samples");
     }
 };
 
-// --data, else what our line in hosts.txt says, else the token file beside the model.
-std::string find_data(const GptFlags & f, const HostLine * line) {
+// --data, else the data of our entry in hosts.txt, else the token file beside the model.
+std::string find_data(const GptFlags & f, const HostEntry * entry) {
     if (!f.data.empty()) {
         return f.data;
     }
-    if (line && !line->data.empty()) {
-        return line->data;
+    if (entry && !entry->data.empty()) {
+        return entry->data;
     }
     const std::string beside = fs::path(f.model).replace_extension(".tokens").string();
     if (fs::exists(beside)) {
@@ -58,74 +57,73 @@ std::string find_data(const GptFlags & f, const HostLine * line) {
     throw Error("no data: name text with --data, or put a token file at " + beside);
 }
 
-int train_gpt(GptFlags & f, Flags & flags) {
-    // what we train, and with whom
-    Together  together(f.together);
-    TrainTask task;
-    task.model = together.model(f.model, task.fresh);
-    together.offer(task.model);
-    if (task.model.config.arch == "vit") {
-        throw Error(f.model + " is a model of pictures; train it with train-vit");
-    }
-    const Tokenizer   tokenizer(task.model.keys.get(), f.model);
-    const std::string checkpoint = find_run(f, flags, task.model.config);
-
-    // on what
-    f.prepare.inputs   = {find_data(f, together.line())};
-    f.prepare.threads  = f.threads;
-    bool shown         = false;
-    f.prepare.progress = [&](const PrepareProgress & p) {
+TokenData open_tokens(const GptFlags & f, const Tokenizer & tokenizer, const std::string & path) {
+    PrepareOptions options = f.prepare;
+    bool           shown   = false;
+    options.inputs         = {path};
+    options.threads        = f.threads;
+    options.progress       = [&](const PrepareProgress & p) {
         if (::isatty(STDERR_FILENO)) {
             shown = std::fprintf(stderr, "\r\033[Kpreparing data %s", progress_text(p).c_str()) > 0;
         }
     };
-    const TokenData data(cached_tokens(tokenizer, f.prepare));
+    const std::string tokens = cached_tokens(tokenizer, options);
     std::fputs(shown ? "\n" : "", stderr);
-    task.T = f.context = f.context ? f.context : task.model.config.n_ctx;
-    if (task.T > task.model.config.n_ctx) {
+    return TokenData(tokens);
+}
+
+GptFlags with_context(GptFlags f, const ModelConfig & config) {
+    if (f.context > config.n_ctx) {
         throw Error(format(
-            "--context %lld: %s was made for at most %lld tokens", static_cast<long long>(task.T),
-            f.model.c_str(), static_cast<long long>(task.model.config.n_ctx)
+            "--context %lld: %s was made for at most %lld tokens",
+            static_cast<long long>(f.context), f.model.c_str(), static_cast<long long>(config.n_ctx)
         ));
     }
-    data.check(task.T, tokenizer.digest(), f.prepare.inputs[0]);
-    choose_defaults(
-        f, task.model.config, task.T, static_cast<int64_t>(data.info().n_train) / task.T
-    );
-    task.n_per_sample = task.T;
-    task.data_digest  = data.info().digest;
-    task.train        = [&](uint64_t step, const std::string & host, int64_t begin, int64_t end) {
-        return data.train(f.seed, step, host, begin, end, task.T);
-    };
-    task.validation = [&](int64_t B) {
-        std::vector<Batch> batches;
-        const int64_t      n = data.n_val_windows(task.T, f.eval_batches * f.batch);
-        for (int64_t i = 0; i < n; i += B) {
-            batches.push_back(data.val(i, std::min(i + B, n), task.T, n));
-        }
-        if (n % B != 0) {  // the last one is filled up with what does not count
-            Batch & last   = batches.back();
-            last.n_samples = B;
-            last.tokens.resize(B * task.T, 0);
-            last.labels.resize(B * task.T, -1);
-        }
-        return batches;
-    };
+    f.context = f.context ? f.context : config.n_ctx;
+    return f;
+}
 
-    // what it has learnt, as text
-    task.prompt       = f.prompt;
-    task.sample_every = f.sample_every;
-    task.sample       = [&](std::span<const WeightView> weights) {
+int train_gpt(const GptFlags & given, const Flags & flags) {
+    // the model, and the other hosts
+    Session  session(given.nodes);
+    RunModel model = session.model(given.model);
+    session.offer(model.file);
+    const ModelConfig & config = model.file.config;
+    if (takes_images(config)) {
+        throw Error(given.model + " is a model of pictures; train it with train-vit");
+    }
+    const Tokenizer tokenizer(model.file.keys.get(), given.model);
+    const RunFolder folder = open_run(given, flags, run_values(GptFlags{}), config);
+
+    // the data
+    const GptFlags    f      = with_context(with_values(given, folder.flags), config);
+    const std::string path   = find_data(f, session.entry());
+    const TokenData   tokens = open_tokens(f, tokenizer, path);
+    tokens.check(f.context, tokenizer.digest(), path);
+
+    // the plan
+    const RunInput in{
+        .model        = &model,
+        .T            = f.context,
+        .n_samples    = static_cast<int64_t>(tokens.info().n_train) / f.context,
+        .n_per_sample = f.context,
+        .alone        = session.alone()};
+    const RunPlan plan = make_plan(settle(f, flags, in, session), flags, in, folder);
+    TextData      data(
+             tokens, {.seed  = plan.seed,
+                      .host  = session.host(),
+                      .T     = plan.T,
+                      .n_val = plan.eval_batches * plan.batch}
+         );
+    const auto generate = [&](std::span<const WeightView> weights) {
+        constexpr int64_t     kSmall = 20'000'000;  // weights: more threads would only wait
         const GenerateOptions options{.n_tokens = f.sample_tokens, .temperature = f.temperature};
-        // threads would wait for one another longer than a small model computes
-        const int threads = n_params(task.model.config) < 20'000'000 ? 1 : f.threads;
+        const int             threads = n_params(config) < kSmall ? 1 : plan.threads;
         return generate_from(
-                  task.model.config, task.model.keys.get(), weights, f.out, f.prompt, options, threads
-              );
+            config, model.file.keys.get(), weights, plan.out, f.prompt, options, threads
+        );
     };
-
-    settle(f, flags, task, together);
-    return train_loop(f, flags, task, together, checkpoint);
+    return run_training(plan, model, data, session, {generate, f.prompt, f.sample_every});
 }
 
 }  // namespace

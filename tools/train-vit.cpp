@@ -4,71 +4,138 @@
 //   train-vit -m vit.gguf --data photos/
 //   classify  -m vit-trained.gguf cat.jpg
 //
-// Read next: tools/picture-task.cpp (pictures as a task), tools/train-loop.cpp (a run),
+// Read next: models/vision/picture-data.cpp (pictures as Data), tools/train/run.cpp (a run),
 // ggml-train/trainer.cpp (one step).
-#include "tools/picture-task.h"
+#include "models/vision/picture-data.h"
+#include "tools/train/run.h"
+#include "tools/train/settle.h"
 
-#include <filesystem>
+#include <algorithm>
 
 using namespace gt;
 
 namespace {
 
 struct VitFlags : TrainFlags {
-    PictureFlags pictures;
-    NodesFlags   together;
+    AugmentOptions augment;
+    ImageOptions   images;
+    double         epochs = 0.0;
+    float          depth  = 0.0f;
+    NodesFlags     nodes;
+
+    void visit_run(Flags & visit) {
+        TrainFlags::visit_run(visit);
+        visit.group("Pictures (part of the run)");
+        visit("epochs", epochs, "passes over all pictures, instead of --steps; 0: 20");
+        visit(
+            "val-fraction,val", images.val_fraction,
+            "fraction kept for validation, if the data has no validation set"
+        );
+        visit("stochastic-depth", depth, "drop probability of the last residual branch");
+        augment.visit(visit);
+    }
 
     void visit(Flags & visit) {
-        visit.group("What to train, on what");
+        visit.group("Model and data");
         visit("model,m", model, "model to train (GGUF; new-model makes one)");
         visit("data", data, "a folder with a folder per class, IDX files, or CIFAR batches");
-        pictures.visit_data(visit);
-        visit.group("The run");
+        visit("cache", images.cache_path, "file of decoded pictures; default: in the run's folder");
+        visit("cache-bytes", images.cache_bytes, "maximum size of the cache; 0: no cache");
         visit_run(visit);
-        visit.group("Pictures");
-        pictures.visit_run(visit);
-        visit.group("Together with other machines");
-        together.visit(visit);
-        visit.group("The session");
+        visit.group("Other hosts");
+        nodes.visit(visit);
         visit_session(visit);
     }
 };
 
-// --data, else what our line in hosts.txt says.
-std::string find_data(const VitFlags & f, const HostLine * line) {
-    if (f.data.empty() && (!line || line->data.empty())) {
+// --data, else the data of our entry in hosts.txt.
+std::string find_data(const VitFlags & f, const HostEntry * entry) {
+    if (f.data.empty() && (!entry || entry->data.empty())) {
         throw UsageError("no data: name a folder with a folder per class, or IDX files, with --data"
         );
     }
-    return f.data.empty() ? line->data : f.data;
+    return f.data.empty() ? entry->data : f.data;
 }
 
-int train_vit(VitFlags & f, Flags & flags) {
-    // what we train, and with whom
-    Together  together(f.together);
-    TrainTask task;
-    task.model = together.model(f.model, task.fresh);
-    if (task.model.config.arch != "vit") {
-        throw Error(f.model + " is a model of text; train it with train-gpt");
-    }
-    if (f.out.empty()) {
-        f.out = std::filesystem::path(f.model).replace_extension("").string() + "-run";
-    }
-    PictureFlags defaults;
-    Flags        own("", "", "");
-    defaults.visit_run(own);
-    const std::string checkpoint = find_run(f, flags, task.model.config, own.values());
+// Opens the pictures. The model learns class names and normalisation from them, the same on every host.
+std::unique_ptr<ImageData>
+open_images(const VitFlags & f, const std::string & folder, ModelFile & model, Session & session) {
+    std::unique_ptr<ImageData> images;
+    do {  // again if another host, with other pictures, has described them first
+        ImageOptions options = f.images;
+        options.classes      = model.config.class_names;
+        if (options.cache_path.empty() && options.cache_bytes > 0) {
+            options.cache_path = folder + "/pictures.cache";
+        }
+        images = std::make_unique<ImageData>(
+            find_data(f, session.entry()), image_spec(model.config), options
+        );
+        learn_from_data(model.config, *images, f.model);
+    } while (!session.offer(model));
+    std::printf(
+        "%s\n%s", images->summary().c_str(),
+        list_left_out(*images, folder + "/left-out.txt").c_str()
+    );
+    return images;
+}
 
-    // on what
-    PictureTask pictures(find_data(f, together.line()), f, f.pictures, task, together);
-    Flags       mine("", "", "");
-    f.pictures.visit_run(mine);
-    settle(f, flags, task, together, mine.values());
-    task.mixup     = f.pictures.augment.mixup > 0.0f;
-    task.depth     = f.pictures.depth > 0.0f;
-    const int code = train_loop(f, flags, task, together, checkpoint);
-    if (code == 0 && !pictures.mistakes().empty()) {
-        std::printf("worst mistakes: %s\n", pictures.mistakes().c_str());
+// --epochs as --steps, unless another flag decides the length of the run.
+VitFlags with_steps(VitFlags f, int64_t batch, int64_t n_pictures) {
+    if (f.steps == 0 && f.tokens == 0 && f.hours == 0.0) {
+        f.epochs           = f.epochs > 0.0 ? f.epochs : 20.0;
+        const auto n_batch = static_cast<double>(f.batch ? f.batch : batch);
+        const auto steps   = f.epochs * static_cast<double>(n_pictures) / n_batch;
+        f.steps            = std::max<int64_t>(1, static_cast<int64_t>(steps));
+    }
+    return f;
+}
+
+int train_vit(const VitFlags & given, const Flags & flags) {
+    // the model, and the other hosts
+    Session       session(given.nodes);
+    RunModel      model  = session.model(given.model);
+    ModelConfig & config = model.file.config;
+    if (!takes_images(config)) {
+        throw Error(given.model + " is a model of text; train it with train-gpt");
+    }
+    const RunFolder folder = open_run(given, flags, run_values(VitFlags{}), config);
+
+    // the data
+    const VitFlags f      = with_values(given, folder.flags);
+    const auto     images = open_images(f, folder.path, model.file, session);
+
+    // the plan
+    const auto    n_pictures = static_cast<int64_t>(images->train().size());
+    const int64_t T          = config.n_positions();
+    RunInput      in{
+             .model        = &model,
+             .T            = T,
+             .n_samples    = n_pictures,
+             .batch        = std::min<int64_t>(128, n_pictures),
+             .micro        = std::max<int64_t>(1, 16384 / T),
+             .unit         = "images",
+             .n_per_sample = 1,
+             .logits       = true,
+             .alone        = session.alone()};
+    const VitFlags run         = settle(with_steps(f, in.batch, n_pictures), flags, in, session);
+    in.mixup                   = run.augment.mixup > 0.0f;
+    in.depth                   = run.depth > 0.0f;
+    const RunPlan     plan     = make_plan(run, flags, in, folder);
+    const std::string mistakes = images->val().empty() ? "" : plan.out + "/mistakes.html";
+    PictureData       data(
+              *images, {.seed       = plan.seed,
+                        .host       = session.host(),
+                        .batch      = plan.batch,
+                        .augment    = run.augment,
+                        .depth      = run.depth,
+                        .n_branches = 2 * config.n_layer,
+                        .n_val      = plan.eval_batches * plan.batch,
+                        .mistakes   = mistakes,
+                        .n_threads  = std::max(1, plan.threads / 2)}
+          );
+    const int code = run_training(plan, model, data, session);
+    if (code == 0 && !mistakes.empty()) {
+        std::printf("worst mistakes: %s\n", mistakes.c_str());
     }
     return code;
 }

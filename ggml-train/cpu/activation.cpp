@@ -1,4 +1,4 @@
-// ggml-train/cpu/activation.cpp — what happens to each element alone: GELU (arXiv 1606.08415),
+// ggml-train/cpu/activation.cpp — elementwise functions: GELU (arXiv 1606.08415),
 // SwiGLU (arXiv 2002.05202), rotary positions (arXiv 2104.09864).
 #include "ggml-train/cpu/simd.h"
 
@@ -7,7 +7,7 @@
 
 namespace gt::cpu {
 
-// gelu(x) = x * Phi(x). Phi by the error function, or by its usual stand-in
+// gelu(x) = x * Phi(x). Phi by the error function, or by its usual approximation
 // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3).
 constexpr float kTwoRootTwoOverPi = 1.59576912160573f;  // 2 sqrt(2/pi)
 constexpr float kCube             = 0.044715f;

@@ -12,8 +12,8 @@ namespace gt::cpu {
 
 namespace {
 
-constexpr int64_t kTile    = 64;  // rows of a tile,
-constexpr int64_t kOneTile = 96;  // unless so few tokens make do with one: the 65 of a small ViT
+constexpr int64_t kTile    = 64;  // rows of a tile
+constexpr int64_t kOneTile = 96;  // with at most this many tokens, one tile: 65 in a small ViT
 constexpr int64_t kStrip   = 4;   // key tiles that share one pass of the forward softmax
 constexpr float   kMasked  = -1e30f;
 
@@ -48,7 +48,7 @@ struct Pair {
     int64_t seen_by_block(int64_t i) const { return seen(std::min(i + kTileRows, nq) - 1); }
 };
 
-// s [nq x nk, lds] = q [nq x D, ldq] * kt [D x tile], as far as the mask lets see.
+// s [nq x nk, lds] = q [nq x D, ldq] * kt [D x tile], within the mask.
 void scores(
     const Pair &  p,
     int64_t       D,
@@ -142,6 +142,7 @@ void attention(Part part, const Attention & a, const float * qkv, float * o, flo
         const int64_t b = unit / a.Hkv, hkv = unit % a.Hkv;
         const float * keys   = qkv + b * T * plan.ld + (a.H + hkv) * a.D;
         const float * values = keys + a.Hkv * a.D;
+        // pack keys and values of the unit
         for (int64_t k0 = 0; k0 < T; k0 += tile) {
             pack_transposed(
                 std::min(tile, T - k0), a.D, tile, keys + k0 * plan.ld, plan.ld, kt + k0 * D
@@ -155,6 +156,7 @@ void attention(Part part, const Attention & a, const float * qkv, float * o, flo
                 const int64_t n_keys = a.causal ? q0 + nq : T;
                 pack(nq, a.D, D, qkv + (b * T + q0) * plan.ld + h * a.D, plan.ld, plan.scale, q);
 
+                // scores, running softmax and output, a strip of keys at a time
                 for (int64_t k0 = 0; k0 < n_keys; k0 += strip) {
                     const Pair p{q0, nq, k0, std::min(strip, n_keys - k0), a.causal};
                     for (int64_t k1 = k0; k1 < k0 + p.nk; k1 += tile) {
@@ -170,6 +172,7 @@ void attention(Part part, const Attention & a, const float * qkv, float * o, flo
                     rows_product(p, s, strip, v + k0 * D, D, out, k0 > 0);
                 }
 
+                // normalise the output
                 for (int64_t i = 0; i < nq; ++i) {
                     const float inv = 1.0f / totals[i];
                     float *     to  = o + (b * T + q0 + i) * a.H * a.D + h * a.D;
@@ -185,7 +188,7 @@ void attention(Part part, const Attention & a, const float * qkv, float * o, flo
 
 namespace {
 
-// What one thread keeps while it goes back through one unit.
+// Scratch of one thread for the backward pass of one unit.
 struct BackTiles {
     float * k;        // [T x D], scaled
     float * kt, *vt;  // per tile [D x tile]
@@ -246,6 +249,7 @@ void attention_back(
     for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
         const int64_t b = unit / a.Hkv, hkv = unit % a.Hkv;
         const int64_t keys = b * T * plan.ld + (a.H + hkv) * a.D, values = keys + a.Hkv * a.D;
+        // pack keys and values of the unit, clear their gradients
         for (int64_t k0 = 0; k0 < T; k0 += tile) {
             const int64_t n = std::min(tile, T - k0);
             pack_transposed(n, a.D, tile, qkv + keys + k0 * plan.ld, plan.ld, m.kt + k0 * D);
@@ -262,11 +266,13 @@ void attention_back(
                 const int64_t outs    = (b * T + q0) * ldo + h * a.D;
                 pack(nq, a.D, D, qkv + queries, plan.ld, plan.scale, m.q);
                 pack(nq, a.D, D, d_o + outs, ldo, 1.0f, m.dout);
+                // delta = sum(dO * O)
                 for (int64_t i = 0; i < nq; ++i) {
                     m.delta[i] = sum_each(a.D, [&](int64_t d, auto k) {
                         return load(o + outs + i * ldo + d, k) * load(m.dout + i * D + d, k);
                     });
                 }
+                // recompute P, then dV, dK and dQ, a tile of keys at a time
                 for (int64_t k0 = 0; k0 < (a.causal ? q0 + nq : T); k0 += tile) {
                     const Pair p{q0, nq, k0, std::min(tile, T - k0), a.causal};
                     scores(p, a.D, m.q, D, m.kt + k0 * D, tile, m.s, tile);

@@ -1,4 +1,4 @@
-// ggml-train/cpu/embedding.cpp — rows out of a table, and their gradients back into it.
+// ggml-train/cpu/embedding.cpp — lookup of rows in a table, and its gradient.
 #include "ggml-train/cpu/simd.h"
 
 namespace gt::cpu {

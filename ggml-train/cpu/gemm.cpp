@@ -1,9 +1,9 @@
-// ggml-train/cpu/gemm.cpp — matrix products: oneDNN's sgemm on each thread's slice of the output.
+// ggml-train/cpu/gemm.cpp — matrix products: oneDNN's sgemm on each thread's block of the output.
 //
-// oneDNN generates its code for the instructions it finds, whatever the CPU is called, and reaches
-// 80 to 92 % of the FMA peak on the shapes of training. The threads are ours: each calls the
-// library for its own slice, and the library is kept from starting threads of its own.
-#include "ggml-train/base.h"
+// oneDNN generates code for the instructions of the CPU and reaches 80 to 92 % of the FMA peak on the
+// shapes of training. Each of our threads calls the library for its own block of the output; the library
+// is kept from starting threads itself.
+#include "ggml-train/base/base.h"
 #include "ggml-train/cpu/simd.h"
 
 #include <dnnl.h>
@@ -40,7 +40,7 @@ void gemm(Part part, const Gemm & g) {
         return;
     }
 
-    // A residual that lies in C already needs no pass of its own.
+    // A residual that is in C already needs no extra pass.
     const bool in_place = g.residual == g.C && g.beta == 0.0f;
     const bool prepared = g.bias || g.residual;
     if (prepared && !(in_place && !g.bias)) {

@@ -1,10 +1,10 @@
 // ggml-train/cpu/kernels.h — fused CPU kernels: plain arrays in, plain arrays out; no ggml.
 //
-// Every function is called once by each of `part.n` threads with its own `part.i`, does its share
-// of the work and returns: no barrier, no thread pool, no allocation that outlives the call. A
-// share is decided by the shapes and part alone and sums have a fixed order, so the same thread
-// count gives the same bits. Matrices are row-major: [rows x cols], `ld` floats from row to row.
-// ops.cpp wraps these as graph nodes; tests/test-kernels.cpp holds them against plain loops.
+// Every function is called once by each of `part.n` threads with its own `part.i`, computes its share of
+// the result and returns: no barrier, no thread pool, no allocation that outlives the call. Shares
+// depend on shapes and part alone, and sums have a fixed order, so that the same thread count gives
+// the same bits. Matrices are row-major: [rows x cols], `ld` floats from row to row.
+// ops.cpp wraps these as graph nodes; tests/engine/test-kernels.cpp compares them with plain loops.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace gt::cpu {
 
 struct Part {
     int i = 0;  // this thread
-    int n = 1;  // of so many
+    int n = 1;  // number of threads
 };
 
 // ---- gemm.cpp: single-threaded library GEMM on each thread's slice of the output ----------------
 
 // C [M x N] = op(A) [M x K] * op(B) [K x N] + beta * C, beta 0 or 1 (0 never reads C).
-// Then, if given: every row of C += bias [N], and C += residual [M x N, ld = ldc], which may be C
-// as it was before.
+// Then, if given: every row of C += bias [N], and C += residual [M x N, ld = ldc], which may be the old
+// C.
 // The share of a thread depends on M, N and part alone, never on K or transposition: two calls on
 // the same C may follow one another without a barrier.
 struct Gemm {

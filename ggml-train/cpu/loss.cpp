@@ -1,4 +1,4 @@
-// ggml-train/cpu/loss.cpp — cross entropy from label indices; the gradient takes the logits' place.
+// ggml-train/cpu/loss.cpp — cross entropy from label indices; the gradient replaces the logits.
 //
 // A row is read three times, once from memory: at 50304 columns it fits the L2 cache.
 #include "ggml-train/cpu/simd.h"

@@ -1,7 +1,7 @@
 // ggml-train/cpu/norm.cpp — layer norm (arXiv 1607.06450), RMS norm (arXiv 1910.07467), column sums.
 //
-// Forward and the gradient to x go row by row, a row staying in the L1 cache; the gradients to the
-// parameters go down the columns, a few rows at a time.
+// Forward and the gradient of x work row by row, within the L1 cache; the gradients of the parameters
+// work along columns, a few rows at a time.
 #include "ggml-train/cpu/simd.h"
 
 #include <cmath>

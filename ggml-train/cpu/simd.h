@@ -1,7 +1,7 @@
 // ggml-train/cpu/simd.h — one register of floats, and the few functions the kernels need on it.
 //
-// Written with the vector extensions of GCC and Clang: as wide as the compile flags allow (AVX-512: 16 lanes, else
-// 8), correct on any CPU. Internal to this folder; kernels.h is what others include.
+// Uses the vector extensions of GCC and Clang: 16 lanes with AVX-512, otherwise 8; correct on any CPU.
+// Internal to this folder: others include kernels.h.
 #pragma once
 
 #include "ggml-train/cpu/kernels.h"
@@ -127,7 +127,7 @@ inline Vec min(Vec a, Vec b) {
     return a < b ? a : b;
 }
 
-// Lane i takes what is in lane i ^ kStep.
+// Lane i takes lane i ^ kStep.
 template <int kStep>
 inline Vec swap_lanes(Vec v) {
     return shuffle<[](int i) { return i ^ kStep; }>(v, v);

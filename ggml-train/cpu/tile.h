@@ -1,4 +1,4 @@
-// ggml-train/cpu/tile.h — small matrix products of tiles that lie in the cache, as attention needs.
+// ggml-train/cpu/tile.h — small matrix products of tiles in the cache, for attention.
 //
 // The right-hand matrix and the result are row-major with rows padded to whole registers; the
 // left-hand one is read an element at a time, so it may be transposed or unpadded. Larger
@@ -146,7 +146,7 @@ private:
 
 constexpr int64_t kAhead = 16;  // rows fetched ahead of their use
 
-// Rows of a tile lie apart in memory, too short for the CPU to guess what comes next.
+// Rows of a tile are far apart and too short for the hardware prefetcher.
 template <bool kToWrite>
 inline void prefetch(int64_t D, const float * x) {
     for (int64_t i = 0; i < D; i += 16) {

@@ -1,9 +1,9 @@
 // ggml-train/cuda/attention.cuh — exact attention by tiles, as FlashAttention (arXiv 2205.14135).
 //
-// A warp keeps R rows (queries, or keys on the way back to them) and meets tiles of 32 columns in
-// shared memory, a lane per column; then a lane per element of the head adds up the products. The
-// way back has one kernel for dq and one for dk and dv, each writing what it owns: no atomics, the
-// same bits every time. F32 throughout; correct before fast.
+// A warp keeps R rows (queries, or keys in the gradient) and processes tiles of 32 columns in shared
+// memory, a lane per column; then a lane per element of the head sums the products. The gradient has one
+// kernel for dq and one for dk and dv, each of which writes only its own output: no atomics, the same
+// bits every time. F32 throughout.
 #pragma once
 
 #include "ggml-train/cuda/device.cuh"
@@ -11,12 +11,12 @@
 
 namespace gt::cuda {
 
-constexpr int   kTile        = 32;  // columns that meet the rows at a time
+constexpr int   kTile        = 32;  // columns processed at a time
 constexpr int   kAttnWarps   = 4;
 constexpr int   kAttnThreads = kAttnWarps * 32;
 constexpr float kMasked      = -1e30f;
 
-// Rows per warp: as many as shared memory lets (48 KB), ND the head size in units of 32.
+// Rows per warp: as many as fit in 48 KB of shared memory. ND: head size in units of 32.
 template <int ND>
 constexpr int kRowsForward = 4;
 template <int ND>
@@ -176,6 +176,7 @@ __global__ void __launch_bounds__(kAttnThreads) attention_dq_kernel(
         load_rows(batch + at.k(hk), at.ld(), k0, kTile, a.T, a.D, DP, 1.0f, k, LD);
         load_rows(batch + at.v(hk), at.ld(), k0, kTile, a.T, a.D, DP, 1.0f, v, LD);
         __syncthreads();
+        // scores and dP of this lane's key
         float s[R] = {}, dp[R] = {};
         for (int d = 0; d < DP; ++d) {
             const float kd = k[lane * LD + d], vd = v[lane * LD + d];
@@ -184,11 +185,13 @@ __global__ void __launch_bounds__(kAttnThreads) attention_dq_kernel(
                 dp[r] += g[(row0 + r) * DP + d] * vd;
             }
         }
+        // dS = P * (dP - delta)
         for (int r = 0; r < R; ++r) {
             const int64_t key = k0 + lane, t = first + row0 + r;
             const bool    seen = key < a.T && t < a.T && (!a.causal || key <= t);
             s[r] = seen ? expf(s[r] - row_lse[r]) * (dp[r] - row_delta[r]) * scale : 0.0f;
         }
+        // dQ += dS K
         for (int j = 0; j < kTile; ++j) {
             for (int r = 0; r < R; ++r) {
                 const float ds = __shfl_sync(kAll, s[r], j);
@@ -243,6 +246,7 @@ __global__ void __launch_bounds__(kAttnThreads) attention_dkv_kernel(
                 d_o + (b * a.T * a.H + h) * a.D, a.H * a.D, q0, kTile, a.T, a.D, DP, 1.0f, g, LD
             );
             __syncthreads();
+            // scores and dP of this lane's query
             float p[R] = {}, ds[R] = {};
             for (int d = 0; d < DP; ++d) {
                 const float qd = q[lane * LD + d], gd = g[lane * LD + d];
@@ -251,6 +255,7 @@ __global__ void __launch_bounds__(kAttnThreads) attention_dkv_kernel(
                     ds[r] += v[(row0 + r) * DP + d] * gd;
                 }
             }
+            // P, and dS = P * (dP - delta)
             const int64_t t         = q0 + lane;
             const float   col_lse   = t < a.T ? lse[(b * a.H + h) * a.T + t] : 0.0f;
             const float   col_delta = t < a.T ? delta[(b * a.H + h) * a.T + t] : 0.0f;
@@ -260,6 +265,7 @@ __global__ void __launch_bounds__(kAttnThreads) attention_dkv_kernel(
                 p[r]               = seen ? expf(p[r] - col_lse) : 0.0f;
                 ds[r]              = seen ? p[r] * (ds[r] - col_delta) * scale : 0.0f;
             }
+            // dV += P' dO, dK += dS' Q
             for (int j = 0; j < kTile; ++j) {
                 for (int r = 0; r < R; ++r) {
                     const float pj = __shfl_sync(kAll, p[r], j), sj = __shfl_sync(kAll, ds[r], j);

@@ -6,7 +6,7 @@
 
 namespace gt::cuda {
 
-// Shared memory of a block: x and y, two chunks; then what the kernel says.
+// Shared memory of a block: x and y, two chunks; then the arrays of each kernel.
 constexpr int kWindow  = 512;   // coefficients that merge sums at a time
 constexpr int kEntries = 1024;  // coefficients of senders that it holds at a time, at least
 
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads)
                 c.low, index, c.k, c.index_bytes, reinterpret_cast<unsigned *>(y),
                 out + c.value_bytes
             );
-            // what receivers read is taken out, so that rounding stays in the momentum
+            // subtract the value that receivers decode: the rounding error stays in the momentum
             for (int i = threadIdx.x; i < c.k; i += kThreads) {
                 x[index[i]] = sub(x[index[i]], value[i]);
             }
@@ -99,7 +99,7 @@ __device__ inline void merge_pieces(
         for (int first = 0; first < n_pieces; first += at_once) {
             const int n_here = n_pieces - first < at_once ? n_pieces - first : at_once;
             __syncthreads();
-            if (window == 0 || n_pieces > at_once) {  // else they are still there
+            if (window == 0 || n_pieces > at_once) {  // otherwise they are still loaded
                 for (int e = threadIdx.x; e < n_here * c.k; e += kThreads) {
                     const uint8_t * in =
                         pieces[first + e / c.k].bytes + chunk * (c.value_bytes + c.index_bytes);
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads)
     GT_DYNAMIC_SHARED(float, memory);
     const int n = c.rows * c.cols;
     float *   x = memory;
-    float *   y = memory + (n + 1) / 2 * 2;  // doubles want their alignment
+    float *   y = memory + (n + 1) / 2 * 2;  // aligned for doubles
     for (int64_t chunk = blockIdx.x; chunk < c.n_chunks; chunk += gridDim.x) {
         merge_pieces(c, pieces, n_pieces, chunk, x, y);
         from_coefficients(c, x, y);

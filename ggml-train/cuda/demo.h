@@ -1,9 +1,9 @@
-// ggml-train/cuda/demo.h — the FlexDeMo step and the rules on the device, with the bits of optim/.
+// ggml-train/cuda/demo.h — the FlexDeMo step and the update rules on a device, with the bits of optim/.
 //
-// Hosts must agree on all of this whatever their hardware, so every operation is rounded on its
-// own, in the order of the CPU form: no contraction, no atomics on floats, no approximation
-// (tests/ptx-check.sh refuses PTX that has any). Tables come from the host: optim/demo-plan.h makes
-// them. A message leaves the device as the bytes that travel, a round's messages come back as such.
+// All hosts must compute the same bits on any hardware, so every operation is rounded separately, in the
+// order of the CPU code: no contraction, no atomics on floats, no approximation
+// (tests/cuda/ptx-check.sh refuses PTX that has any). The host makes the tables
+// (optim/device/dct-program.h). Messages are encoded and decoded on the device.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct DctProgram {
 
 constexpr int32_t kMaxChunk = 4096;  // elements: two copies fit the shared memory of every GPU
 
-// Chunks of one tensor, or of some rows of it; see optim/chunk.h, transform.h, values.h, indices.h.
+// Chunks of one tensor, or of some rows of it; see optim/math/chunk.h, transform.h, values.h, indices.h.
 struct DemoChunks {
     int32_t       rows = 1, cols = 1;  // of a chunk; one row: the transform is along it alone
     int32_t       k           = 1;     // coefficients sent
@@ -46,7 +46,7 @@ struct DemoChunks {
     int64_t       row_step    = 0;  // floats from one row of chunks to the next
     int64_t       stride      = 0;  // floats from row to row
     float         factor      = 1.0f;
-    int32_t       wire        = 0;   // optim/values.h
+    int32_t       wire        = 0;   // optim/wire/values.h
     int32_t       low         = -1;  // low bits of an index; -1: bitmap, -2: all are sent
     int32_t       value_bytes = 0, index_bytes = 0;
     DctProgram    down, along;       // forward
@@ -54,7 +54,7 @@ struct DemoChunks {
     const float * cosine = nullptr;  // several rows: cos(pi (2c + 1) g / 2 cols), row g
 };
 
-// The gradient on its way into the momentum: m = decay * m + alpha * g.
+// How a gradient is added to the momentum: m = decay * m + alpha * g.
 struct DemoFold {
     const float * grad  = nullptr;  // null: none this step
     float         decay = 1.0f, alpha = 1.0f;
@@ -65,7 +65,7 @@ void demo_extract(
     Stream s, const DemoChunks & chunks, const DemoFold & fold, float * momentum, uint8_t * message
 );
 
-// Adds what a message of ours holds to the momentum again.
+// Adds the content of one of our messages back to the momentum.
 void demo_give_back(Stream s, const DemoChunks & chunks, const uint8_t * message, float * momentum);
 
 // One host's bytes for these chunks, and its share in the mean. `bytes` is device memory.
@@ -73,7 +73,7 @@ struct DemoPiece {
     const uint8_t * bytes  = nullptr;
     double          weight = 1.0, scale = 1.0;
 };
-// The weighted mean of each coefficient over those who sent it, back to elements.
+// The weighted mean of each coefficient over the hosts that sent it, transformed back to elements.
 // `pieces` is device memory, in commit order. REQUIRES: the bytes were checked; weights > 0.
 void demo_merge(
     Stream s, const DemoChunks & chunks, const DemoPiece * pieces, int n_pieces, float * update
@@ -81,7 +81,7 @@ void demo_merge(
 
 // ---- the rest of a step ------------------------------------------------------------------------------------
 
-// m = decay * m + alpha * g; what is below 1e-30 counts as zero.
+// m = decay * m + alpha * g; values below 1e-30 become zero.
 void fold(Stream s, int64_t n, float decay, float alpha, const float * g, float * m);
 
 // u = sign(u), sign(0) = 0

@@ -1,12 +1,12 @@
-// ggml-train/cuda/device.cuh — what a kernel source needs to be one source for three executions:
-// nvcc on a GPU, nvcc's PTX in tests/ptx-run.h, and g++ under the emulator of tests/cuda-emu.h.
+// ggml-train/cuda/device.cuh — lets one kernel source run in three ways: compiled by nvcc on a GPU,
+// as nvcc's PTX in tests/cuda/ptx-run.h, and g++ under the emulator of tests/cuda/cuda-emu.h.
 //
 // Kernels use plain CUDA, with three exceptions: GT_SHARED and GT_DYNAMIC_SHARED instead of
 // __shared__ (the emulator gives each block fresh memory full of NaN), and launch() instead of
 // <<< >>>. Rules: no spin-waits on other threads, no float atomics, no cub, size_t for indices.
 #pragma once
 
-#include "ggml-train/base.h"
+#include "ggml-train/base/base.h"
 
 #ifdef __CUDACC__
 
@@ -29,7 +29,7 @@ template <class... P, class... A>
 void launch(
     void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A... args
 ) {
-    if (shared_bytes > 48 * 1024) {  // more must be asked for
+    if (shared_bytes > 48 * 1024) {  // more must be requested
         check(
             cudaFuncSetAttribute(
                 kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)

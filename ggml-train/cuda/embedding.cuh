@@ -1,7 +1,7 @@
-// ggml-train/cuda/embedding.cuh — rows out of a table, and their gradients back into it.
+// ggml-train/cuda/embedding.cuh — lookup of rows in a table, and its gradient.
 //
-// The way back is deterministic without atomics or a sort: the block of the first position that
-// names a row owns the row, and adds all positions that name it, in their order.
+// The gradient is deterministic without atomics or a sort: the block of the first position that uses a
+// row owns the row, and adds all positions that use it, in order.
 #pragma once
 
 #include "ggml-train/cuda/device.cuh"
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads) embedding_back_kernel(
             for (unsigned left = named[w]; left != 0; left &= left - 1) {
                 const int64_t j = begin + w * kWarp + __ffs(int(left)) - 1;
                 if (j < block) {
-                    return;  // an earlier block owns the row: all threads see the same and leave
+                    return;  // an earlier block owns the row; all threads of the block return here
                 }
                 for (int64_t c = threadIdx.x; c < C; c += kThreads) {
                     table[row * C + c] += dx[j * C + c];

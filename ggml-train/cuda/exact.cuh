@@ -1,4 +1,4 @@
-// ggml-train/cuda/exact.cuh — arithmetic rounded operation by operation, and what blocks share.
+// ggml-train/cuda/exact.cuh — arithmetic rounded operation by operation, and sums over a block.
 #pragma once
 
 #include "ggml-train/cuda/device.cuh"

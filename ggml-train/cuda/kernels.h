@@ -1,11 +1,12 @@
-// ggml-train/cuda/kernels.h — our CUDA kernels, as functions that start them: device arrays in,
-// device arrays out; no CUDA header, no ggml.
+// ggml-train/cuda/kernels.h — functions that launch our CUDA kernels: device arrays in, device arrays
+// out; no CUDA header, no ggml.
 //
-// The same calls as cpu/kernels.h, which says what each computes; here every call is put on a
-// stream and returns at once. Two libraries implement this header: gt-cuda (nvcc) and gt-cuda-emu
-// (the same sources on the CPU, tests/cuda-emu.h). A call that CUDA refuses throws Error.
+// The same functions as in cpu/kernels.h, which documents them; here every call is queued on a stream and
+// returns at once. Two libraries implement this header: gt-cuda (nvcc) and gt-cuda-emu
+// (the same sources on the CPU, tests/cuda/cuda-emu.h). A failed CUDA call throws Error.
 // Forward and backward agree with the CPU within rounding; sums have a fixed order, so that a
-// device repeats itself bit for bit. What hosts must agree on is in demo.h and has the CPU's bits.
+// device reproduces its results bit for bit. Functions on whose bits hosts must agree are in demo.h;
+// they give the bits of the CPU.
 #pragma once
 
 #include "ggml-train/cpu/kernels.h"
@@ -20,12 +21,12 @@ using Stream = CUstream_st *;  // null: the default stream
 using cpu::Attention;
 using cpu::Gelu;
 
-// ---- device.cu: memory and streams, for those who have no ggml at hand ------------------------------
+// ---- device.cu: memory and streams, without ggml ------------------------------------------------
 
-// How many GPUs there are; 0 and the reason in one line where there is no driver or no GPU.
+// The number of GPUs; without driver or GPU 0, and the reason in one line.
 int n_devices(const char ** why);
 
-// The device that this thread's calls are for from now on.
+// Selects the device for the calling thread.
 void set_device(int device);
 
 void * alloc(size_t bytes);  // never null
@@ -137,7 +138,7 @@ void position_back(
 
 // ---- loss.cu --------------------------------------------------------------------------------------------
 
-// scale: one float, on the device too.
+// scale: one float in device memory.
 void cross_entropy(
     Stream          s,
     int64_t         rows,

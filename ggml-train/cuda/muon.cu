@@ -1,4 +1,4 @@
-// ggml-train/cuda/muon.cu — compiled with -fmad=false, as demo.cu: what is fused says so.
+// ggml-train/cuda/muon.cu — compiled with -fmad=false, as demo.cu: fused operations are explicit.
 #include "ggml-train/cuda/muon.cuh"
 
 namespace gt::cuda {
@@ -31,11 +31,12 @@ float * orthogonalise(Stream s, int64_t rows, int64_t cols, int n_steps, float *
     float * gram    = next + n;
     float * mixed   = gram + side * side;
 
+    // x /= its norm
     sums_of_squares(s, n, kNormUnit, x, parts);
     launch(inverse_norm_kernel, 1, 1, 0, s, n_parts, parts, inverse);
     launch(normalise_kernel, blocks_for(n, kThreads), kThreads, 0, s, n, inverse, x);
     for (int step = 0; step < n_steps; ++step) {
-        // the products along the longer side; symmetric ones may be read either way
+        // gram = x x', along the longer side; it is symmetric and may be read either way
         multiply(
             s, tall ? product_kernel<true, true> : product_kernel<false, false>,
             {.rows      = side,
@@ -46,6 +47,7 @@ float * orthogonalise(Stream s, int64_t rows, int64_t cols, int n_steps, float *
              .out       = gram,
              .symmetric = true}
         );
+        // mixed = -4.7750 gram + 2.0315 gram gram
         multiply(
             s, product_kernel<true, true>,
             {.rows      = side,
@@ -59,6 +61,7 @@ float * orthogonalise(Stream s, int64_t rows, int64_t cols, int n_steps, float *
              .out       = mixed,
              .symmetric = true}
         );
+        // next = 3.4445 x + mixed x
         multiply(
             s, tall ? product_kernel<false, true> : product_kernel<true, true>,
             {.rows  = rows,

@@ -1,5 +1,5 @@
-// ggml-train/cuda/muon.cuh — products of matrices with the bits of optim/fixed-gemm.cpp, and what Muon
-// does around them.
+// ggml-train/cuda/muon.cuh — products of matrices with the bits of optim/math/fixed-gemm.cpp, and the other
+// steps of Muon.
 //
 // A block makes a tile of the product from tiles of its factors in shared memory. A thread keeps 8 x 4
 // sums in registers and adds to them in ascending order, one fused multiply-add after the other.
@@ -81,7 +81,7 @@ struct Product {
 };
 
 // Elements [first, first + kSide) of a factor's n, for k in [k0, k0 + kDepth) of `depth`. In memory a
-// factor's elements lie side by side (across), or its k do. `absent` is for what is beyond.
+// factor's elements lie side by side (across), or its k do. `absent` fills elements beyond the end.
 template <bool kAcross>
 __device__ inline void load_tile(
     const float * from, int64_t n, int64_t first, int64_t depth, int64_t k0, float absent, Quad * to

@@ -1,7 +1,7 @@
 // ggml-train/cuda/muon.h — the muon rule on the device, with the bits of optim/muon.cpp.
 //
-// Hosts must agree on all of this: see demo.h. Products are chains of fused multiply-adds, as those of
-// optim/fixed-gemm.h, and nothing else is fused.
+// All hosts must compute the same bits: see demo.h. Products are chains of fused multiply-adds, as in
+// optim/math/fixed-gemm.h; nothing else is fused.
 #pragma once
 
 #include "ggml-train/cuda/demo.h"
@@ -21,7 +21,7 @@ void nesterov_sign(
     Stream s, int64_t n, const SignStep & step, const float * u, float * m, float * p
 );
 
-constexpr int64_t kNormUnit = 4096;  // elements whose squares are summed apart from the others
+constexpr int64_t kNormUnit = 4096;  // elements per partial sum of squares
 
 // Memory that orthogonalise needs beside the matrix.
 inline size_t orthogonalise_bytes(int64_t rows, int64_t cols) {
@@ -31,8 +31,8 @@ inline size_t orthogonalise_bytes(int64_t rows, int64_t cols) {
            static_cast<size_t>(n + 2 * side * side) * sizeof(float);
 }
 
-// The orthogonal matrix nearest to x [cols, rows], roughly: Newton-Schulz in n_steps. Returns where it
-// is: in x or in the room, which both change. REQUIRES: room has orthogonalise_bytes.
+// Approximates the orthogonal matrix nearest to x [cols, rows] by n_steps of Newton-Schulz. Returns the
+// result, in x or in room; both are overwritten. REQUIRES: room has orthogonalise_bytes.
 float * orthogonalise(Stream s, int64_t rows, int64_t cols, int n_steps, float * x, void * room);
 
 }  // namespace gt::cuda

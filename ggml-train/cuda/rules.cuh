@@ -1,6 +1,6 @@
 // ggml-train/cuda/rules.cuh — the element-wise parts of a step: fold, sign, sgd, adamw, and sums of
 // squares; and digests. Same operations in the same order as optim/decoupled.cpp, sgd.cpp, adamw.cpp,
-// grad-norm.cpp and ggml-train/base.cpp.
+// grad-norm.cpp and ggml-train/base/base.cpp.
 #pragma once
 
 #include "ggml-train/cuda/demo.h"

@@ -1,49 +1,33 @@
-// ggml-train/cuda/table.h — what graphs and optimizers run on a device, as a table of functions: a
-// program holds two of them, a GPU's (gt-cuda) and the emulator's (tests/emulated.cpp), under the
-// same names.
+// ggml-train/cuda/table.h — the kernels that graphs and optimizers run on a device, as a table of functions.
+// A process may hold two tables: that of the GPUs (gt-cuda), and that of a backend module
+// (device/registry.h), which has the same functions under the same names.
 #pragma once
 
 #include "ggml-train/cuda/kernels.h"
 #include "ggml-train/cuda/muon.h"
 
+// Every function of the table: device and copies, forward and backward, the optimizer.
+// clang-format off
+#define GT_CUDA_KERNELS(X)                                                                         \
+    X(n_devices) X(set_device) X(copy_in) X(copy_out) X(synchronize)                               \
+    X(layer_norm) X(rms_norm) X(layer_norm_back) X(rms_norm_back) X(norm_back_params) X(sum_rows)  \
+    X(gelu) X(gelu_back) X(swiglu) X(swiglu_back)                                                  \
+    X(embedding) X(embedding_back) X(position_back) X(cross_entropy) X(attention) X(attention_back)\
+    X(demo_extract) X(demo_give_back) X(demo_merge)                                                \
+    X(take_sign) X(sgd) X(adamw)                                                                   \
+    X(nesterov) X(nesterov_sign) X(orthogonalise)                                                  \
+    X(sums_of_squares) X(digests)
+// clang-format on
+
 namespace gt::cuda {
 
 struct Kernels {
-    decltype(&cuda::n_devices)        n_devices;
-    decltype(&cuda::set_device)       set_device;
-    decltype(&cuda::copy_in)          copy_in;
-    decltype(&cuda::copy_out)         copy_out;
-    decltype(&cuda::synchronize)      synchronize;
-    decltype(&cuda::layer_norm)       layer_norm;
-    decltype(&cuda::rms_norm)         rms_norm;
-    decltype(&cuda::layer_norm_back)  layer_norm_back;
-    decltype(&cuda::rms_norm_back)    rms_norm_back;
-    decltype(&cuda::norm_back_params) norm_back_params;
-    decltype(&cuda::sum_rows)         sum_rows;
-    decltype(&cuda::gelu)             gelu;
-    decltype(&cuda::gelu_back)        gelu_back;
-    decltype(&cuda::swiglu)           swiglu;
-    decltype(&cuda::swiglu_back)      swiglu_back;
-    decltype(&cuda::embedding)        embedding;
-    decltype(&cuda::embedding_back)   embedding_back;
-    decltype(&cuda::position_back)    position_back;
-    decltype(&cuda::cross_entropy)    cross_entropy;
-    decltype(&cuda::attention)        attention;
-    decltype(&cuda::attention_back)   attention_back;
-    decltype(&cuda::demo_extract)     demo_extract;
-    decltype(&cuda::demo_give_back)   demo_give_back;
-    decltype(&cuda::demo_merge)       demo_merge;
-    decltype(&cuda::take_sign)        take_sign;
-    decltype(&cuda::sgd)              sgd;
-    decltype(&cuda::adamw)            adamw;
-    decltype(&cuda::nesterov)         nesterov;
-    decltype(&cuda::nesterov_sign)    nesterov_sign;
-    decltype(&cuda::orthogonalise)    orthogonalise;
-    decltype(&cuda::sums_of_squares)  sums_of_squares;
-    decltype(&cuda::digests)          digests;
+#define GT_CUDA_FIELD(name) decltype(&cuda::name) name;
+    GT_CUDA_KERNELS(GT_CUDA_FIELD)
+#undef GT_CUDA_FIELD
 };
 
-// Those of the library that this file is compiled into.
+// The table of the library that table.cpp is compiled into.
 const Kernels & kernels();
 
 }  // namespace gt::cuda

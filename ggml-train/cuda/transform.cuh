@@ -1,5 +1,5 @@
 // ggml-train/cuda/transform.cuh — chunk <-> coefficients, and the largest of them; one block each.
-// Same operations in the same order as optim/dct.cpp, transform.cpp and topk.cpp.
+// Same operations in the same order as optim/math/dct.cpp, transform.cpp and topk.cpp.
 #pragma once
 
 #include "ggml-train/cuda/demo.h"
@@ -9,7 +9,7 @@ namespace gt::cuda {
 
 constexpr float kHalfRoot = 0.70710678118654752440f;
 
-// What an operation makes of the line that starts at x, `step` floats from element to element.
+// Applies an operation to the line that starts at x, `step` floats from element to element.
 __device__ inline float
 dct_value(const DctProgram & p, const DctOp & op, const float * x, int step) {
     if (op.q >= 0) {
@@ -66,7 +66,7 @@ __device__ inline void to_coefficients(const DemoChunks & c, float *& x, float *
     y               = t;
 }
 
-// What a coefficient is multiplied with before from_coefficients.
+// The factor of a coefficient before from_coefficients.
 __device__ inline float scaled(const DemoChunks & c, float value, int index) {
     const float v = mul(value, c.factor);
     return c.rows == 1 ? v : mul(v, index < c.rows && c.cols > 1 ? kHalfRoot : 1.0f);

@@ -1,5 +1,5 @@
 // ggml-train/cuda/wire.cuh — a chunk's values and indices <-> bytes. The formats are those of
-// optim/values.h (kind sparse) and optim/indices.h; the arithmetic is that of values.cpp.
+// optim/wire/values.h (kind sparse) and optim/wire/indices.h; the arithmetic is that of values.cpp.
 #pragma once
 
 #include "ggml-train/cuda/exact.cuh"
@@ -34,7 +34,7 @@ __device__ inline float from_half(unsigned h) {
                         : __uint_as_float(((mag << 13) + 0x38000000u) | sign);
 }
 
-// What a chunk's values have in common.
+// The parameters shared by a chunk's values.
 struct WireHead {
     unsigned s, r;   // fp16: s is e
     float    up;     // fp16: factor; q8: 1 / step
@@ -81,7 +81,7 @@ __device__ inline void fit_levels(int wire, const float * x, int n, float max, W
     head.r         = unsigned(code < kWireMinR ? kWireMinR : code > 255 ? 255 : code);
 }
 
-// For one thread: what a group's bytes begin with. s = 0 or kRefused (fp16: 0 or 255): all zero.
+// For one thread: writes the head of a group's bytes. s = 0 or kRefused (fp16: 0 or 255): all zero.
 __device__ inline WireHead make_head(int wire, const float * x, int n) {
     WireHead head{};
     unsigned top = 0;
@@ -110,7 +110,7 @@ __device__ inline WireHead make_head(int wire, const float * x, int n) {
     return head;
 }
 
-// The code of a value, and what a receiver reads. REQUIRES: the group is neither zero nor refused.
+// The code of a value, and the value that a receiver decodes. REQUIRES: the group is neither zero nor refused.
 __device__ inline unsigned wire_code(int wire, const WireHead & head, float x, float & restored) {
     if (wire == kFp16) {
         const unsigned h = to_half(mul(x, head.up));
@@ -163,7 +163,7 @@ __device__ inline float wire_value(int wire, const uint8_t * in, int i) {
     return code >> (bits - 1) != 0 ? -v : v;
 }
 
-// Byte b of a group, from its codes; heads as in optim/values.h.
+// Byte b of a group, from its codes; heads as in optim/wire/values.h.
 __device__ inline unsigned
 wire_byte(int wire, const WireHead & head, const uint16_t * code, int n, int b) {
     if (wire == kFp16) {
@@ -187,7 +187,7 @@ wire_byte(int wire, const WireHead & head, const uint16_t * code, int n, int b) 
     return byte;
 }
 
-// For a whole block: values x [n], in shared memory, become bytes, and then what receivers read.
+// For a whole block: values x [n], in shared memory, become bytes, then the values that receivers decode.
 // `code` [n] and `head` are shared scratch. Starts and ends with a barrier.
 __device__ inline void encode_values(
     int wire, float * x, int n, int n_bytes, uint16_t * code, WireHead * head, uint8_t * out

@@ -43,7 +43,7 @@ def in_venv():
         os.execv(python, [str(python), *sys.argv])
 
 
-# --- which samples: as ggml-train/base.cpp and data.cpp compute them ---------------------------------
+# --- which samples: as ggml-train/base/base.cpp and data.cpp compute them ---------------------------------
 
 
 def mix(x):
@@ -73,7 +73,7 @@ def digest64(data):
 
 
 class TokenData:
-    """A token file of ggml-train/data.h."""
+    """A token file of models/text/token-data.h."""
 
     def __init__(self, path):
         import numpy

@@ -1,6 +1,6 @@
 #include "tests/bench/converge-sim.h"
 
-#include "ggml-train/schedule.h"
+#include "ggml-train/run/schedule.h"
 #include "models/init.h"
 
 #include <chrono>
@@ -20,13 +20,14 @@ struct Host {
     std::unique_ptr<StepGraph>   graph;
 };
 
+// Without local steps all hosts have equal weights (test-optim-hosts.cpp), so one model serves them all.
 class Simulation {
 public:
     Simulation(const SimTask & task, const OptimOptions & optim, int n_hosts, int n_threads)
         : task_(task), optim_(optim), backend_("cpu", n_threads), workers_(n_threads) {
         for (int h = 0; h < n_hosts; ++h) {
             Host host{.name = format("host-%d", h)};
-            host.model        = h == 0 || has_local_steps() ? new_model() : hosts_[0].model;
+            host.model        = h == 0 || has_local_steps(optim) ? new_model() : hosts_[0].model;
             Weights & weights = host.model->weights();
             host.views        = weights.views();
             host.optimizer    = make_optimizer(optim, host.views, workers_);
@@ -43,21 +44,19 @@ public:
     }
 
     void step(uint64_t step, float lr) {
-        Round round{.round = step, .has_mine = true};
+        Round round{.step = step, .has_mine = true};
         for (Host & host : hosts_) {
             const Batch batch = task_.train(step, host.name);
             host.graph->run(batch, 1.0f / static_cast<float>(batch.labels.size()));
-            const double norm    = grad_norm(optim_, host.views, workers_);
-            const float  scale   = norm > task_.clip ? static_cast<float>(task_.clip / norm) : 1.0f;
-            Bytes        message = host.optimizer->prepare(step, lr, scale);
+            Bytes message = host.optimizer->prepare(step, lr, {.max_norm = task_.clip}).message;
             if (!message.empty()) {
                 sent_ += message.size();
                 round.messages.push_back({host.name, 1, std::move(message)});
             }
         }
         for (size_t h = 0; h < hosts_.size(); ++h) {
-            if (h > 0 && !has_local_steps()) {
-                round.messages.clear();  // the first host has moved the weights of all
+            if (h > 0 && !has_local_steps(optim_)) {
+                round.messages.clear();  // the first host has updated the shared weights
             }
             hosts_[h].optimizer->apply(round);
         }
@@ -69,12 +68,6 @@ public:
     double sent() const { return static_cast<double>(sent_) / static_cast<double>(hosts_.size()); }
 
 private:
-    // Else hosts hold the same bits after each round (test-optim-hosts.cpp): one model serves all.
-    bool has_local_steps() const {
-        return optim_.replicator == "none" || optim_.replicator == "diloco" ||
-               optim_.replicator == "sparseloco";
-    }
-
     std::shared_ptr<Transformer> new_model() {
         std::shared_ptr<Transformer> model = make_model(backend_, task_.config, true);
         for (const TensorSpec & spec : tensor_specs(task_.config)) {
@@ -109,7 +102,7 @@ struct SimFlags {
             } else if (name == "--only") {
                 only = args[i + 1];
             } else {
-                throw Error(name + ": there are --steps, --hosts, --threads and --only");
+                throw Error(name + ": unknown; there are --steps, --hosts, --threads and --only");
             }
         }
     }

@@ -1,6 +1,6 @@
-// converge-sim.h — simulated hosts in one process: each has its own samples, its own copy of the model
-// and its own optimizer, and hears the others' messages as over a network. converge.cpp (text) and
-// converge-vit.cpp (pictures) say what is trained; this does the same to both.
+// tests/bench/converge-sim.h — simulated hosts in one process, each with its own samples and optimizer;
+// they exchange messages as over a network. converge.cpp (text) and converge-vit.cpp (pictures) define
+// the task.
 #pragma once
 
 #include "ggml-train/trainer.h"
@@ -9,7 +9,7 @@
 
 namespace gt {
 
-// What the hosts learn.
+// The task of all hosts.
 struct SimTask {
     std::string name;
     ModelConfig config;
@@ -19,16 +19,16 @@ struct SimTask {
     std::function<std::string(Backend & backend, Transformer & model)> validate;  // JSON members
 };
 
-// One way to learn it, with the rates to try.
+// Optimizer settings, and the learning rates to try.
 struct SimSetting {
     std::string        name;
     OptimOptions       optim;
     std::vector<float> rates;
 };
 
-// Runs every setting at every rate, n_steps each. A line of JSON per run is appended to the file
-// `results`; runs that are there already are skipped, so that it can be interrupted. args: what
-// follows on the command line: --steps N, --hosts N, --threads N, --only NAME.
+// Runs every setting at every rate. Each run appends a line of JSON to the file `results`; runs that are
+// already in it are skipped, so an interrupted benchmark can be resumed. args: the rest of the command
+// line: --steps N, --hosts N, --threads N, --only NAME.
 int run_settings(
     const SimTask &                 task,
     const std::vector<SimSetting> & settings,

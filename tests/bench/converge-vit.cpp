@@ -1,8 +1,8 @@
-// bench-converge-vit — as bench-converge, with pictures: simulated hosts train one small ViT.
+// bench-converge-vit — accuracy by replicator: simulated hosts train a small ViT on pictures.
 //
 //   bench-converge-vit PICTURES RESULTS.jsonl [--steps 400] [--hosts 4] [--threads 1] [--only NAME]
-#include "ggml-train/classifier.h"
 #include "models/presets.h"
+#include "models/vision/classifier.h"
 #include "tests/bench/converge-sim.h"
 
 #include <map>

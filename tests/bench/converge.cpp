@@ -1,10 +1,10 @@
-// bench-converge — what a replicator costs in loss: simulated hosts train one byte GPT on real text.
+// bench-converge — loss by replicator: simulated hosts train a byte-level GPT on real text.
 //
 //   bench-converge TOKENS RESULTS.jsonl [--steps 400] [--hosts 4] [--threads 1] [--only NAME]
 //
-// The driver is converge.py: it makes the tokens, runs this, and makes a table and a plot of RESULTS.
-#include "ggml-train/data.h"
+// The driver, converge.py, prepares the tokens, runs this, and makes a table and a plot of RESULTS.
 #include "models/presets.h"
+#include "models/text/token-data.h"
 #include "tests/bench/converge-sim.h"
 
 using namespace gt;
@@ -17,7 +17,7 @@ OptimOptions demo(int64_t top_k, const char * wire) {
     return {.replicator = "demo", .wire = wire, .top_k = top_k};
 }
 
-// The settings of the publications.
+// The settings of the DeMo paper.
 OptimOptions demo_sign() {
     return {.replicator = "demo", .rule = "sgd", .wire = "fp32", .top_k = 32, .decay = 0.999f};
 }
@@ -43,6 +43,7 @@ std::vector<SimSetting> settings() {
         {"diloco", with("diloco", 20), adamw},
         {"sparseloco", with("sparseloco", 20), adamw},
         {"none", with("none"), adamw},
+        {"muon-none", {.replicator = "none", .rule = "muon"}, muon},
     };
 }
 
@@ -70,12 +71,14 @@ int main(int argc, char ** argv) {
         StepGraph graph(
                   backend, model, {.B = kBatch, .T = kContext, .goal = GraphOptions::Goal::loss}
               );
-        std::vector<Batch> batches;
-        const int64_t      n = data.n_val_windows(kContext, 512);
+        double        loss = 0.0, counted = 0.0;
+        const int64_t n = data.n_val_windows(kContext, 512);
         for (int64_t i = 0; i + kBatch <= n; i += kBatch) {
-            batches.push_back(data.val(i, i + kBatch, kContext, n));
+            const Batch batch = data.val(i, i + kBatch, kContext, n);
+            loss += graph.run(batch);
+            counted += static_cast<double>(batch.n_labels());
         }
-        return format("\"val_loss\": %.5f", evaluate(graph, batches));
+        return format("\"val_loss\": %.5f", loss / counted);
     };
     return run_settings(task, settings(), argv[2], std::span(argv, argc).subspan(3));
 }

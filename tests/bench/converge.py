@@ -4,8 +4,8 @@
     converge.py BIN_DIR RESULTS.jsonl [--task text|pictures] [--steps 400] [--hosts 4] [--plot FILE.svg] [--only-table]
 
 text: a byte GPT of 0.8M weights on Debian's King James bible; pictures: a ViT of 0.2M weights on
-Fashion-MNIST. Every setting runs at several learning rates, and the best counts. RESULTS keeps what is
-done, so that it can be interrupted. Prints a table and one line of JSON. --plot needs matplotlib."""
+Fashion-MNIST. Every setting runs at several learning rates; the best is reported. Finished runs are
+kept in RESULTS, so that it can be interrupted. Prints a table and one line of JSON. --plot needs matplotlib."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-// tests/bench/gpt2-shapes.h — the tensors of GPT-2 124M, and a model of random numbers in any shapes.
+// tests/bench/gpt2-shapes.h — the tensors of GPT-2 124M, and a model with random gradients.
 #pragma once
 
 #include "ggml-train/optimizer.h"
@@ -40,7 +40,7 @@ inline std::vector<BenchShape> gpt2_shapes() {
     return shapes;
 }
 
-// Weights and gradients, all in memory.
+// Weights and gradients.
 class BenchModel {
 public:
     explicit BenchModel(std::vector<BenchShape> shapes) : shapes_(std::move(shapes)) {
@@ -52,7 +52,7 @@ public:
         new_gradients(0);
     }
 
-    // Gradients with structure: rows and columns of unlike size, on top of noise.
+    // Noise, with every seventh row three times as large.
     void new_gradients(uint64_t seed) {
         for (size_t t = 0; t < grad_.size(); ++t) {
             const size_t cols = std::max<int64_t>(shapes_[t].cols, 1);

@@ -1,8 +1,8 @@
-// How fast pictures become batches: 224 x 224 JPEG files, decoded and augmented ahead of the step.
+// bench-images — throughput of the image loader: 224 x 224 JPEG files, decoded and augmented.
 //
-//   bench-images [threads]      default 2; prints pictures per second, first without, then with
-//                               the cache of decoded pictures, then Fashion-MNIST's size
-#include "ggml-train/image-loader.h"
+//   bench-images [threads]      default 2; prints pictures per second without and with the cache of
+//                               decoded pictures, and for pictures of Fashion-MNIST's size
+#include "models/vision/image-loader.h"
 
 #include <chrono>
 #include <cstdio>
@@ -20,7 +20,7 @@ static double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// A JPEG about as hard to decode as a photo: slopes, edges and some noise; about 9 KB.
+// A JPEG with the decoding cost of a photo: slopes, edges and some noise; about 9 KB.
 static void write_jpeg(const fs::path & path, int size, uint64_t seed) {
     std::vector<uint8_t> pixels(size_t(size) * size * 3);
     for (int y = 0; y < size; ++y) {

@@ -2,8 +2,8 @@
 //
 //   bench-kernels [threads] [name]     only kernels whose name contains `name`
 //
-// The first line is what the machine could do at most, by fused multiply-adds in registers. Time is
-// CPU time of the slowest thread, so that other work on the machine disturbs less.
+// The first line is the machine's peak: fused multiply-adds in registers. Time is the CPU time of the
+// slowest thread, which depends less on other load.
 #include "ggml-train/cpu/kernels.h"
 
 #include <algorithm>
@@ -171,7 +171,8 @@ static void bench_linear(const char * name, int64_t M, int64_t K, int64_t N) {
     });
 }
 
-// Work counts what the mask leaves: half of it under a causal one. Backward is five products to two.
+// Work counts unmasked pairs only: half of them with a causal mask. Backward has five products, forward
+// two.
 static void bench_attention(const char * name, const Attention & a) {
     const int64_t            n_o = a.B * a.T * a.H * a.D;
     const std::vector<float> qkv = floats(a.B * a.T * (a.H + 2 * a.Hkv) * a.D), d_o = floats(n_o);
@@ -186,7 +187,7 @@ static void bench_attention(const char * name, const Attention & a) {
     });
 }
 
-// GB/s count every array once.
+// GB/s counts every array once.
 static void bench_rows(int64_t rows, int64_t C) {
     const std::vector<float> x = floats(rows * C), dy = floats(rows * C), w = floats(C),
                              b = floats(C);

@@ -1,4 +1,4 @@
-// bench-optim — times our optimizer steps on the tensors of GPT-2 124M: fused AdamW, and DeMo (extract,
+// bench-optim — time of optimizer steps on the tensors of GPT-2 124M: fused AdamW, and DeMo (extract,
 // merge of two messages, update). Prints one line of JSON. The driver is tests/bench/optim-speed.
 //
 //   bench-optim [threads] [repeats]
@@ -20,14 +20,14 @@ static double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Processor time of all threads: what the work costs however busy the machine is.
+// CPU time of all threads: does not depend on other load.
 static double cpu_seconds() {
     timespec time{};
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// The fastest of several, since other work on the machine only ever adds.
+// The fastest run: other load only adds time.
 struct Best {
     double value = 1e9;
     void   note(double x) { value = std::min(value, x); }
@@ -47,8 +47,8 @@ int main(int argc, char ** argv) {
         for (int i = 0; i <= repeats; ++i) {
             const auto   begin = Clock::now();
             const double cpu   = cpu_seconds();
-            (void) optimizer->prepare(i, 1e-4f, 1.0f);
-            optimizer->apply({.round = static_cast<uint64_t>(i)});
+            (void) optimizer->prepare(i, 1e-4f);
+            optimizer->apply({.step = static_cast<uint64_t>(i)});
             if (i > 0) {
                 adamw.note(seconds_since(begin));
                 adamw_cpu.note(cpu_seconds() - cpu);
@@ -58,14 +58,14 @@ int main(int argc, char ** argv) {
     const OptimOptions options{.replicator = "demo", .rule = "sgd"};
     auto               optimizer = make_optimizer(options, model.params(), workers);
     model.new_gradients(1);
-    Bytes  other   = optimizer->prepare(0, 1e-4f, 1.0f);  // plays the second host
+    Bytes  other   = optimizer->prepare(0, 1e-4f).message;  // the message of the second host
     size_t n_bytes = 0;
     model.new_gradients(2);
     for (int i = 0; i <= repeats; ++i) {
         const auto   begin = Clock::now();
         const double cpu   = cpu_seconds();
-        Round        round{.round = static_cast<uint64_t>(i), .has_mine = true};
-        round.messages.push_back({"a", 1, optimizer->prepare(i, 1e-4f, 1.0f)});
+        Round        round{.step = static_cast<uint64_t>(i), .has_mine = true};
+        round.messages.push_back({"a", 1, optimizer->prepare(i, 1e-4f).message});
         const double mid = seconds_since(begin);
         std::copy(
             round.messages[0].bytes.begin(), round.messages[0].bytes.begin() + 40, other.begin()

@@ -1,9 +1,10 @@
-// bench-train — training steps of one model at a fixed batch, timed: our side of train-speed.py.
+// bench-train — time of training steps of one model at a fixed batch; called by train-speed.py.
 //
 //   bench-train gpt2-124m 4 256 --steps 5 [--threads 2] [--recompute] [--profile]
 //
-// Prints one line of JSON. --profile runs the graph node by node and prints where the time goes.
-#include "ggml-train/graph.h"
+// Prints one line of JSON. --profile runs the graph node by node and prints the time of each op.
+#include "ggml-train/graph/compute.h"
+#include "ggml-train/graph/graph.h"
 #include "models/blocks.h"
 #include "models/init.h"
 #include "models/presets.h"
@@ -31,7 +32,7 @@ static ModelConfig config_of(const std::string & name, int64_t T) {
         return config;
     }
     ModelConfig config = find_preset(name).config;
-    if (config.arch != "vit") {
+    if (!takes_images(config)) {
         config.n_vocab = find_preset(name).tokenizer == std::string("bytes") ? 256 : 50257;
         config.n_ctx   = std::max(config.n_ctx, T);
     }
@@ -40,7 +41,7 @@ static ModelConfig config_of(const std::string & name, int64_t T) {
 
 static Batch random_batch(const ModelConfig & config, int64_t B, int64_t T) {
     Batch batch{.n_samples = B};
-    if (config.arch == "vit") {
+    if (takes_images(config)) {
         const int64_t size = config.image_size * config.image_size * config.channels * B;
         for (int64_t i = 0; i < size; ++i) {
             batch.images.push_back(random_uniform(random_bits(1, i)));
@@ -62,7 +63,7 @@ static void profile(const Backend & backend, ggml_cgraph * graph) {
         const ggml_tensor * node = ggml_graph_node(graph, i);
         ggml_cgraph         one  = ggml_graph_view(graph, i, i + 1);
         const double        from = seconds();
-        backend.compute(&one);
+        compute(backend, &one);
         const double      took = seconds() - from;
         const FusedOp *   op   = fused_op(node);
         const std::string name = op ? op->name : ggml_op_desc(node);
@@ -102,7 +103,7 @@ int main(int argc, char ** argv) {
         init_tensor(spec, 1, values);
         model->weights().set(model->weights().at(spec.name), values);
     }
-    const bool images = config.arch == "vit";
+    const bool images = takes_images(config);
     StepGraph  graph(
          backend, *model,
          {.B          = B,
@@ -121,10 +122,9 @@ int main(int argc, char ** argv) {
     for (int step = 0; step < steps; ++step) {
         const double from  = seconds();
         loss               = graph.run(batch, 1.0f / static_cast<float>(batch.labels.size()));
-        const double norm  = grad_norm(optim, views, workers);
         const double begun = seconds();
-        (void) optimizer->prepare(step, 1e-4f, norm > 1.0 ? static_cast<float>(1.0 / norm) : 1.0f);
-        optimizer->apply({.round = static_cast<uint64_t>(step)});
+        (void) optimizer->prepare(step, 1e-4f, {.max_norm = 1.0f});
+        optimizer->apply({.step = static_cast<uint64_t>(step)});
         times.push_back(seconds() - from);
         adamw.push_back(seconds() - begun);
     }

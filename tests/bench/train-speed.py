@@ -3,9 +3,9 @@
 
     tests/bench/train-speed.py [--rounds 3] [--steps 4] [--threads 2] [--only NAME]
 
-Same model, batch, threads and steps in both, in turn, several rounds; prints medians, ranges, ratios
-and peak memory as a table, and one line of JSON. PyTorch comes from PyPI into a scratch environment
-($GT_BENCH_VENV, else build/bench-venv). Needs build/bin/bench-train.
+Same model, batch, threads and steps in both, in alternating rounds; prints medians, ranges, ratios and
+peak memory as a table, then one line of JSON. Needs build/bin/bench-train; PyTorch is installed by
+bench_venv.py.
 """
 
 import argparse
@@ -17,6 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench_venv import venv_python
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # name, B, T, what is counted per step
@@ -26,15 +28,6 @@ CASES = [
     ("gpt-10m", 8, 256, 2048),
     ("vit-192", 32, 65, 32),
 ]
-
-
-def venv_python():
-    venv = Path(os.environ.get("GT_BENCH_VENV", ROOT / "build" / "bench-venv"))
-    python = venv / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", "numpy"], check=True)
-    return str(python)
 
 
 def run(command, threads):

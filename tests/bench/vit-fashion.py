@@ -2,9 +2,9 @@
 """Fashion-MNIST with a ViT under one million weights: our train-vit (rule muon) beside the same model
 in PyTorch with the same settings. Prints a table and one line of JSON; fails below 88 % or beyond 15 minutes.
 
-    vit-fashion.py BIN_DIR [--epochs 5] [--threads 2] [--no-peer]
+    tests/bench/vit-fashion.py [BIN_DIR] [--epochs 5] [--threads 2] [--no-peer]
 
-The 60,000 pictures come from Debian's package dataset-fashion-mnist; PyTorch must be importable."""
+The 60,000 images come from Debian's package dataset-fashion-mnist; PyTorch is installed by bench_venv.py."""
 
 import argparse
 import gzip
@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from bench_venv import ROOT, venv_python
 
 DATA = "/usr/share/datasets/fashion-mnist"
 SIZES = dict(layers=4, width=96, heads=4, image=28, patch=4, channels=1, classes=10)
@@ -118,11 +120,14 @@ def peer(epochs, threads):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("bin_dir")
+    parser.add_argument("bin_dir", nargs="?", default=str(ROOT / "build" / "bin"))
     parser.add_argument("--epochs", type=float, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-peer", action="store_true")
     args = parser.parse_args()
+    python = sys.executable if args.no_peer else venv_python()
+    if not os.path.samefile(os.path.dirname(python), os.path.dirname(sys.executable)):
+        os.execv(python, [python, *sys.argv])  # the same command in the environment that has PyTorch
     install_data()
     rows = {"ggml-train": ours(args.bin_dir, args.epochs, args.threads)}
     if not args.no_peer:

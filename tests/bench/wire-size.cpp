@@ -1,10 +1,10 @@
-// wire-size — bytes of a message per setting, on the tensors of GPT-2 124M, and the error that rounding
-// leaves on real coefficients. Prints a table and one line of JSON.
+// wire-size — message size by setting, for the tensors of GPT-2 124M, and the rounding error of each wire
+// type. Prints a table and one line of JSON; fails if the default message exceeds 2.4 MB.
 //
 //   wire-size
-#include "optim/indices.h"
 #include "optim/optim.h"
-#include "optim/values.h"
+#include "optim/wire/indices.h"
+#include "optim/wire/values.h"
 #include "tests/bench/gpt2-shapes.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 using namespace gt;
 
-// Shapes alone: no memory behind them.
+// Shapes without memory.
 static std::vector<ParamView> shapes_only() {
     std::vector<ParamView> params;
     for (const BenchShape & shape : gpt2_shapes()) {
@@ -34,7 +34,7 @@ static int64_t coefficients(const std::vector<ParamView> & params, const OptimOp
     return total;
 }
 
-// Root mean square of the rounding of the 32 largest of 4096 normal numbers, relative to theirs.
+// RMS rounding error of the n largest of 4096 normally distributed numbers, relative to their RMS.
 static double rounding_error(Wire wire, Group kind, int64_t n) {
     double error = 0.0, size = 0.0;
     for (uint64_t trial = 0; trial < 200; ++trial) {
@@ -84,12 +84,11 @@ int main() {
             }
         }
     }
-    std::printf("\nothers, at their defaults\n");
+    std::printf("\nreplicators at their defaults\n");
     for (const auto & replicator : replicator_names()) {
         const OptimOptions options{.replicator = replicator.name};
-        const uint64_t     step =
-            replicator.name == "diloco" || replicator.name == "sparseloco" ? 29 : 0;
-        const int64_t bytes = message_bytes(options, params, step);
+        const uint64_t     step  = steps_per_round(options) - 1;
+        const int64_t      bytes = message_bytes(options, params, step);
         std::printf("%-12s %12lld\n", replicator.name.c_str(), static_cast<long long>(bytes));
         json +=
             format("\"%s_bytes\": %lld, ", replicator.name.c_str(), static_cast<long long>(bytes));

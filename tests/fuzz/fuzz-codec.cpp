@@ -1,9 +1,9 @@
-// fuzz-codec — libFuzzer over everything that reads messages of other hosts: no input may crash, read
-// out of bounds, or be accepted without meaning exactly one content. Run by run.sh.
-#include "optim/codec.h"
-#include "optim/dense.h"
-#include "optim/indices.h"
+// fuzz-codec — libFuzzer over the parsers of other hosts' messages: no input may crash, read out of
+// bounds, or be accepted with an ambiguous meaning. Run by run.sh.
 #include "optim/optim.h"
+#include "optim/wire/codec.h"
+#include "optim/wire/indices.h"
+#include "optim/wire/shares.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -40,7 +40,7 @@ static void apply_message(const OptimOptions & options, uint64_t step, const Byt
         params[t].grad   = grad[t];
     }
     const auto optimizer = make_optimizer(options, params, workers);
-    optimizer->apply({.round = step, .messages = {{"x", 3, message}}});
+    optimizer->apply({.step = step, .messages = {{"x", 3, message}}});
     for (const auto & tensor : weight) {
         for (const float x : tensor) {
             require(std::isfinite(x));
@@ -57,7 +57,7 @@ static Bytes with_content(const OptimOptions & options, std::span<const uint8_t>
         param.weight = param.grad = room.back();
     }
     Workers workers(1);
-    Bytes   message = make_optimizer(options, params, workers)->prepare(0, 0.1f, 1.0f);
+    Bytes   message = make_optimizer(options, params, workers)->prepare(0, 0.1f).message;
     for (size_t i = 0; i < input.size() && kHeadBytes + i < message.size(); ++i) {
         message[kHeadBytes + i] = input[i];
     }
@@ -83,18 +83,17 @@ static void fuzz_shares(std::span<const uint8_t> input) {
     const Bytes        share(input.begin(), input.end());
     const Bytes        shares[]  = {share, share};
     const uint64_t     weights[] = {1, 2};
-    (void) mean_share(options, make_params(), shares, weights, why);
+    (void) mean_share(make_params(), shares, weights, why);
     (void) join_means(shares, why);
-    // and one whose head is right
+    // and one with a valid head
     const Bytes message = with_content(options, input);
     if (check_message(options, make_params(), 0, message).empty()) {
-        auto parts = split_shares(options, make_params(), 0, message, 2);
+        auto parts = split_shares(make_params(), message, 2);
         if (!input.empty()) {
             parts[0][40 + input[0] % 16] ^= 1;  // other bounds
         }
-        (void) mean_share(
-            options, make_params(), std::span(parts).first(1), std::span(weights).first(1), why
-        );
+        (void
+        ) mean_share(make_params(), std::span(parts).first(1), std::span(weights).first(1), why);
     }
 }
 
@@ -116,13 +115,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     if (choice % 8 == 5) {
         try {
             const Bytes parts[] = {bytes, bytes};
-            (void) join_messages(parts);
+            (void) join_parts(parts);
         } catch (const Error &) {
         }
         return 0;
     }
-    const auto & wires       = wire_names();
-    const auto & replicators = replicator_names();
+    const auto   wires       = wire_names();
+    const auto   replicators = replicator_names();
     OptimOptions options{
         .replicator  = replicators[choice / 8 % 7].name,
         .wire        = wires[choice % 5].name,

@@ -1,8 +1,8 @@
-// Any body under the right key: parse_commit refuses, or gives a commit that is written back in the
-// same bytes. Any bytes: message heads and settings of the same kind are refused or read, no more.
-// SOURCES: comm/commit.cpp comm/records.cpp comm/frame.cpp comm/seal.cpp ggml-train/base.cpp
+// Any body with a valid tag: parse_commit rejects it, or returns a commit that encodes to the same
+// bytes. Any bytes: message heads are rejected or parsed.
+// SOURCES: comm/wire/commit.cpp comm/wire/records.cpp comm/wire/keys.cpp comm/wire/frame.cpp comm/wire/seal.cpp ggml-train/base/base.cpp
 // LIBS: -lsodium -lssl -lcrypto
-#include "comm/commit.h"
+#include "comm/wire/commit.h"
 
 #include <cstring>
 
@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         GT_CHECK(encode_commit(keys(), *commit) == value, "written back in other bytes");
     }
 
-    // a message whose frame is right, so that its head is reached
+    // a message in a valid frame, so that its head is parsed
     const Bytes framed = make_frame(
         {.kind        = static_cast<uint8_t>(Kind::message),
          .run         = keys().run,

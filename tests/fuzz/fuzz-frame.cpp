@@ -1,7 +1,7 @@
-// Any bytes: parse_frame refuses or gives a frame that make_frame writes in the same bytes.
-// SOURCES: comm/frame.cpp ggml-train/base.cpp
+// Any bytes: parse_frame rejects them, or returns a frame that make_frame encodes to the same bytes.
+// SOURCES: comm/wire/frame.cpp ggml-train/base/base.cpp
 // LIBS: -lsodium
-#include "comm/frame.h"
+#include "comm/wire/frame.h"
 
 #include <cstring>
 #include <sodium.h>
@@ -22,7 +22,7 @@ static void check(std::span<const uint8_t> value) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     check({data, size});
-    // the same with a right checksum, so that what lies behind it is reached
+    // the same with a valid checksum, so that the rest is parsed
     Bytes value(data, data + size);
     if (value.size() >= kFrameHeadBytes) {
         Bytes summed(value.begin(), value.begin() + 40);

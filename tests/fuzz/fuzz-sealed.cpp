@@ -1,7 +1,7 @@
-// Any bytes: a sealed message, a hub key or base64 are refused, never opened or read past the end.
-// SOURCES: comm/seal.cpp ggml-train/base.cpp
+// Any bytes: rejected as a sealed text, a hub-key and base64, without reading past the end.
+// SOURCES: comm/wire/seal.cpp ggml-train/base/base.cpp
 // LIBS: -lsodium -lcrypto
-#include "comm/seal.h"
+#include "comm/wire/seal.h"
 
 using namespace gt;
 
@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     static const RunKeys keys = keys_from_secret(Key32{});
     const SealContext    context{.run = 1, .kind = "message", .round = size, .host = "anna"};
     GT_CHECK(!open_sealed(keys, context, {data, size}), "opened what was not sealed");
-    // one that was sealed, then changed in one place
+    // a sealed text, changed in one place
     Bytes sealed = seal(keys, context, std::span(data, size));
     GT_CHECK(open_sealed(keys, context, sealed) == Bytes(data, data + size), "not the same");
     if (size >= 2) {

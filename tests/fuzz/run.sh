@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the fuzzers with clang and runs them: the codec, which reads what strangers send, for
-# GT_FUZZ_SECONDS (default 60), each of the others for a twelfth of that. Finds nothing: exit 0.
+# Builds the fuzzers with clang and runs them: the codec, which parses untrusted messages, for
+# GT_FUZZ_SECONDS (default 60), each of the others for a twelfth of that. Exit 0: no findings.
 #   tests/fuzz/run.sh [folder for binaries and corpora [NAME...]]      NAME: codec, commit, frame, hosts, sealed
-# A fuzzer says in its head what it is made of: SOURCES (default: optim/) and LIBS.
+# The head of a fuzzer lists its SOURCES (default: optim/) and LIBS.
 set -euo pipefail
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 out=${1:-$source_dir/build/fuzz}
@@ -19,22 +19,22 @@ flags="-std=c++20 -O1 -g1 -march=x86-64-v3 -fsanitize=fuzzer-no-link,address,und
        -fno-sanitize-recover=all -ffp-contract=off -Wno-psabi -DGT_VERSION=\"fuzz\" -I$source_dir"
 cd "$source_dir"
 
-said() { sed -n "s|^// $1: ||p" "tests/fuzz/fuzz-$2.cpp"; }
+field() { sed -n "s|^// $1: ||p" "tests/fuzz/fuzz-$2.cpp"; }
 
 sources_of() {
     local listed
-    listed=$(said SOURCES "$1")
+    listed=$(field SOURCES "$1")
     if [[ -n $listed ]]; then
         tr ' ' '\n' <<<"$listed"
     else
-        ls optim/*.cpp ggml-train/base.cpp | grep -v demo-graph
+        ls optim/*.cpp optim/*/*.cpp ggml-train/base/{base,device}.cpp | grep -v demo-graph
     fi
     echo "tests/fuzz/fuzz-$1.cpp"
 }
 
-# one object per source, again only if a source or header is newer
+# one object per source, rebuilt if a source or header is newer
 object_of() { echo "$out/objects/$(tr / - <<<"${1%.cpp}").o"; }
-newest=$(ls -t optim/* comm/* ggml-train/{base,exchange,optimizer}* | head -1)
+newest=$(ls -t optim/{,*/}*.* comm/{,*/}*.* ggml-train/base/* ggml-train/{local-group,peers,optimizer}.h | sed -n 1p)  # head would end ls with SIGPIPE
 compile() {
     local object
     object=$(object_of "$1")
@@ -52,10 +52,10 @@ for name in "${names[@]}"; do
     [[ $name == codec ]] || seconds=$((seconds / 12))
     mapfile -t objects < <(for file in $(sources_of "$name"); do object_of "$file"; done)
     # shellcheck disable=SC2046
-    "$clang" -fsanitize=fuzzer,address,undefined "${objects[@]}" -lpthread $(said LIBS "$name") -o "$out/fuzz-$name"
+    "$clang" -fsanitize=fuzzer,address,undefined "${objects[@]}" -lpthread $(field LIBS "$name") -o "$out/fuzz-$name"
     mkdir -p "$out/corpus-$name"
     "$out/fuzz-$name" -max_total_time="$seconds" -max_len=4096 -timeout=25 -rss_limit_mb=2048 \
         -artifact_prefix="$out/" -print_final_stats=1 "$out/corpus-$name" >"$out/$name.log" 2>&1 ||
         { tail -40 "$out/$name.log"; echo "fuzz-$name: FAILED"; exit 1; }
-    echo "fuzz-$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$name.log") inputs in $seconds s, nothing found"
+    echo "fuzz-$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$name.log") inputs in $seconds s, no findings"
 done

@@ -1,0 +1,34 @@
+// comm/hub/hub-threads.h — one thread per connection of the hub, up to a limit.
+//
+// httplib's own pool counts a worker that was notified but has not started yet as idle; a second
+// connection then waits in its queue until a kept-alive connection ends, which may take minutes.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+
+namespace gt {
+
+class HubThreads {
+public:
+    explicit HubThreads(size_t max_threads) : max_threads_(max_threads) {}
+    ~HubThreads() { shutdown(); }
+
+    // False: the limit is reached.
+    bool enqueue(std::function<void()> job);
+    void shutdown();  // waits for all threads
+
+private:
+    void work();
+
+    size_t                            max_threads_;
+    std::mutex                        mutex_;
+    std::condition_variable           changed_, ended_;
+    std::deque<std::function<void()>> jobs_;
+    size_t                            n_idle_ = 0, n_threads_ = 0;
+    bool                              stopping_ = false;
+};
+
+}  // namespace gt

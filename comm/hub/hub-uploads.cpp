@@ -1,0 +1,163 @@
+// comm/hub/hub-uploads.cpp — see hub-uploads.h.
+#include "comm/hub/hub-uploads.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace gt {
+
+namespace fs = std::filesystem;
+
+static constexpr size_t   kMaxUploads    = 4096;
+static constexpr size_t   kMaxUploadName = 64;
+static constexpr uint64_t kMinRangeBytes = 16 * 1024;
+static constexpr auto     kKeepFinished  = std::chrono::seconds(30);  // if the answer was lost
+static constexpr auto     kKeepStalled   = std::chrono::seconds(120);
+
+struct HubUploads::Upload {
+    std::mutex                          mutex;  // ranges arrive on several connections
+    std::string                         key;
+    fs::path                            aside;
+    uint64_t                            size = 0, range_bytes = 0, n_left = 0;
+    std::vector<bool>                   have;
+    bool                                done = false, failed = false;
+    HubDisk::Outcome                    outcome = HubDisk::Outcome::incomplete;
+    std::optional<HubDisk::Reservation> reservation;  // until done
+    Time                                touched = std::chrono::steady_clock::now();
+
+    ~Upload() {
+        if (!done && !aside.empty()) {
+            ::unlink(aside.c_str());
+        }
+    }
+};
+
+void HubUploads::check(const Range & range) const {
+    if (range.range_bytes < kMinRangeBytes || range.size == 0 ||
+        range.size > disk_.limits().max_value_bytes ||
+        range.index > range.size / range.range_bytes || range.upload.empty() ||
+        range.upload.size() > kMaxUploadName) {
+        throw Error("the ranges of this upload are outside the hub's limits");
+    }
+}
+
+std::shared_ptr<HubUploads::Upload> HubUploads::open(const std::string & key, const Range & range) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto found = uploads_.find(range.upload); found != uploads_.end()) {
+        const Upload & upload = *found->second;
+        if (upload.key != key || upload.size != range.size ||
+            upload.range_bytes != range.range_bytes) {
+            throw StoreError("two uploads have the same name; repeat it with another name");
+        }
+        return found->second;
+    }
+    if (uploads_.size() >= kMaxUploads) {
+        throw HubFull("too many uploads at the same time");
+    }
+    auto upload         = std::make_shared<Upload>();
+    upload->reservation = disk_.reserve(range.size);
+    upload->key         = key;
+    upload->aside       = disk_.new_aside();
+    upload->size        = range.size;
+    upload->range_bytes = range.range_bytes;
+    upload->n_left      = (range.size + range.range_bytes - 1) / range.range_bytes;
+    upload->have.assign(upload->n_left, false);
+    uploads_[range.upload] = upload;
+    return upload;
+}
+
+static void write_at(const fs::path & path, uint64_t offset, std::span<const uint8_t> data) {
+    const File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    if (file.fd() < 0) {
+        fail_file("can't write", path, errno);
+    }
+    for (size_t done = 0; done < data.size();) {
+        const ssize_t n =
+            ::pwrite(file.fd(), data.data() + done, data.size() - done, off_t(offset + done));
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            fail_file("can't write", path, errno);
+        }
+        done += size_t(n);
+    }
+}
+
+static void flush(const fs::path & path) {
+    const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.fd() < 0 || ::fsync(file.fd()) != 0) {
+        fail_file("can't flush", path, errno);
+    }
+}
+
+HubDisk::Outcome
+HubUploads::write(const std::string & key, const Range & range, std::span<const uint8_t> data) {
+    check_key(key);
+    check(range);
+    const uint64_t begin = range.index * range.range_bytes;
+    if (begin >= range.size || data.size() != std::min(range.range_bytes, range.size - begin)) {
+        throw Error("a range that does not fit its upload");
+    }
+    const std::shared_ptr<Upload> upload = open(key, range);
+    std::lock_guard<std::mutex>   lock(upload->mutex);
+    upload->touched = std::chrono::steady_clock::now();
+    if (upload->failed) {
+        throw StoreError("the hub could not finish this upload; send it again");
+    }
+    if (upload->done) {  // the answer to the last range was lost
+        return upload->outcome == HubDisk::Outcome::created ? HubDisk::Outcome::there
+                                                            : upload->outcome;
+    }
+    // write the range to its place
+    if (!upload->have[range.index]) {
+        write_at(upload->aside, begin, data);
+        upload->have[range.index] = true;
+        upload->n_left--;
+    }
+    if (upload->n_left > 0) {
+        return HubDisk::Outcome::incomplete;
+    }
+    // all are there: give the file its name
+    try {
+        flush(upload->aside);
+        upload->outcome = disk_.adopt(upload->aside, key, upload->size, range.if_absent);
+        upload->done    = true;
+    } catch (const StoreError &) {  // e.g. a full disk: the sender starts over
+        upload->failed = true;
+        upload->reservation.reset();
+        std::lock_guard<std::mutex> all(mutex_);
+        uploads_.erase(range.upload);
+        throw;
+    }
+    upload->reservation.reset();
+    return upload->outcome;
+}
+
+std::vector<uint64_t> HubUploads::missing(const std::string & key, const Range & range) {
+    check_key(key);
+    check(range);
+    const std::shared_ptr<Upload> upload = open(key, range);
+    std::lock_guard<std::mutex>   lock(upload->mutex);
+    std::vector<uint64_t>         missing;
+    for (uint64_t i = 0; i < upload->have.size(); i++) {
+        if (!upload->have[i]) {
+            missing.push_back(i);
+        }
+    }
+    return missing;
+}
+
+void HubUploads::drop_old() {
+    const auto                  now = std::chrono::steady_clock::now();
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::erase_if(uploads_, [&](const auto & entry) {
+        const std::shared_ptr<Upload> upload = entry.second;
+        std::unique_lock<std::mutex>  busy(upload->mutex, std::try_to_lock);
+        return busy && now - upload->touched > (upload->done ? kKeepFinished : kKeepStalled);
+    });
+}
+
+}  // namespace gt

@@ -1,0 +1,190 @@
+// comm/meet.cpp — opens the place that hosts.txt names, and starts the hub or sequencer if it is ours.
+#include "comm/meet.h"
+
+#include "comm/hub/hub-sequencer.h"
+#include "comm/meet-direct.h"
+#include "comm/run/link-check.h"
+#include "comm/sequencer/sequencer-thread.h"
+#include "comm/store/store-kinds.h"
+
+namespace gt {
+
+namespace {
+
+constexpr size_t kCheckBytes = 4 << 20;  // to measure a link with, in each direction
+constexpr Millis kCheckGiveUp{3'000};
+constexpr Millis kLeavePoll{200};
+constexpr Millis kLastCommit{500};  // the last checkpoint may still wait for its commit
+
+// Whether all members of the newest commit have left.
+bool have_all_left(Store & store, const RunKeys & keys) {
+    const CommitLog log(store, keys);
+    const auto      chain = log.load();
+    if (chain.empty()) {
+        return true;
+    }
+    const RunPaths paths(keys.run);
+    for (const CommitHost & host : chain.back().commit.hosts) {
+        if (host.member && !store.get(paths.leave(host.name, host.incarnation))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+class StoreMeeting : public Meeting {
+public:
+    StoreMeeting(std::unique_ptr<Store> store, const RunKeys & keys)
+        : own_(std::move(store)), store_(own_.get()), keys_(keys) {}
+
+    explicit StoreMeeting(const HttpStoreOptions & http)
+        : own_(make_http_store(http)), store_(own_.get()), keys_(*http.keys), http_(http) {
+        http_->keys = &keys_;
+    }
+
+    // A hub in this process: its store is used directly.
+    StoreMeeting(const HubOptions & options, const SequencerOptions & order)
+        : hooks_(std::make_unique<HubSequencer>(options.keys, order)), keys_(options.keys) {
+        HubOptions own = options;
+        own.hooks      = hooks_.get();
+        hub_           = std::make_unique<Hub>(own);
+        hooks_->report_to(*hub_);
+        store_ = &hub_->store();
+    }
+
+    ~StoreMeeting() override {
+        thread_.reset();
+        hub_.reset();  // before its hooks
+    }
+
+    void order(const SequencerOptions & order, Millis poll) {
+        thread_ = std::make_unique<SequencerThread>(*store_, keys_, order, poll);
+    }
+
+    Store &         store() override { return *store_; }
+    const RunKeys & keys() const override { return keys_; }
+
+    std::string check(const std::string & name) override {
+        if (hub_) {
+            return "the hub is on this machine\n";
+        }
+        if (!http_) {
+            return describe(check_store(*store_, RunPaths(keys_.run).check(name)));
+        }
+        HttpStoreOptions soon = *http_;
+        soon.give_up          = kCheckGiveUp;
+        soon.feed             = false;
+        return describe(check_link(soon, kCheckBytes));
+    }
+
+    void finish(Millis timeout) override {
+        const Time give_up = std::chrono::steady_clock::now() + timeout;
+        while ((hub_ || (thread_ && thread_->leads())) && std::chrono::steady_clock::now() < give_up
+        ) {
+            try {
+                if (have_all_left(*store_, keys_)) {
+                    std::this_thread::sleep_for(kLastCommit);
+                    return;
+                }
+            } catch (const StoreError &) {
+                // retry
+            }
+            std::this_thread::sleep_for(kLeavePoll);
+        }
+    }
+
+private:
+    std::unique_ptr<HubSequencer>    hooks_;
+    std::unique_ptr<Hub>             hub_;
+    std::unique_ptr<Store>           own_;
+    Store *                          store_ = nullptr;
+    RunKeys                          keys_;
+    std::optional<HttpStoreOptions>  http_;  // of another's hub
+    std::unique_ptr<SequencerThread> thread_;
+};
+
+// Without a hub, one of the hosts is the sequencer: any of them where the store has a working atomic
+// create, else the first host of hosts.txt or one that the user appoints.
+std::unique_ptr<Meeting> meet_at_store(
+    const StoreKind &   kind,
+    const Hosts &       hosts,
+    const std::string & name,
+    const MeetOptions & options
+) {
+    auto store = kind.open({hosts.store, hosts.keys.run, options.up_limit, options.congestion});
+    if (options.observe) {
+        return std::make_unique<StoreMeeting>(std::move(store), hosts.keys);
+    }
+    SequencerOptions order;
+    order.name          = name;
+    order.membership    = options.membership;
+    order.atomic        = probe_atomic_create(*store, RunPaths(hosts.keys.run).probe());
+    order.elected       = order.atomic && !options.take_over;
+    order.take_over     = options.take_over;
+    order.on_refusal    = options.log;
+    const bool is_first = !hosts.hosts.empty() && hosts.hosts.front().name == name;
+    auto       meeting  = std::make_unique<StoreMeeting>(std::move(store), hosts.keys);
+    if (order.elected || order.take_over || is_first) {
+        meeting->order(order, kind.poll);
+    }
+    return meeting;
+}
+
+}  // namespace
+
+// At a store or a hub; messages pass through it.
+static std::unique_ptr<Meeting>
+meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
+    if (!valid_host_name(name)) {
+        throw Error(
+            "'" + name + "' is not a valid host name; use letters, digits and ._- (--name)"
+        );
+    }
+    if (!hosts.keys.can_read) {
+        throw Error("this hosts.txt is for a hub only (hub-key); a host needs the one with `key`");
+    }
+    if (const StoreKind * kind = find_store_kind(hosts.store)) {
+        return meet_at_store(*kind, hosts, name, options);
+    }
+    const HostEntry * hub = hosts.hub();
+    if (!hub) {
+        throw Error(
+            "hosts.txt names no place to meet: give one machine an address, or add a line " +
+            store_examples()
+        );
+    }
+    if (hub->name == name && !options.observe) {
+        HubOptions own;
+        own.address     = listen_address(*hub);
+        own.path        = options.hub_path;
+        own.keys        = hosts.keys;
+        own.status_port = options.status_port;
+        own.congestion  = options.congestion;
+        own.quiet       = true;
+        SequencerOptions order;
+        order.membership = options.membership;
+        order.direct     = hosts.direct;
+        return std::make_unique<StoreMeeting>(own, order);
+    }
+    HttpStoreOptions http;
+    http.address    = hub->address;
+    http.keys       = &hosts.keys;
+    http.host       = name;
+    http.up_limit   = options.up_limit;
+    http.congestion = options.congestion;
+    http.feed       = !options.observe;
+    return std::make_unique<StoreMeeting>(http);
+}
+
+std::unique_ptr<Meeting>
+meet(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
+    auto meeting = meet_star(hosts, name, options);
+    return hosts.direct ? deliver_directly(std::move(meeting), hosts, name, options)
+                        : std::move(meeting);
+}
+
+std::unique_ptr<Peers> make_peers(Meeting & meeting, const StorePeersOptions & options) {
+    return std::make_unique<StorePeers>(meeting.store(), meeting.keys(), options);
+}
+
+}  // namespace gt

@@ -1,0 +1,49 @@
+// comm/rounds/chain.h — where a host stands in the chain of commits, and what it has read ahead.
+#pragma once
+
+#include "comm/sequencer/commit-log.h"
+
+#include <deque>
+
+namespace gt {
+
+class Chain {
+public:
+    Chain(Store & store, const RunKeys & keys) : log_(store, keys) {}
+
+    const CommitLog & log() const { return log_; }
+
+    // Starts over behind `index`, whose commit has the digest `head`. `chain` is what the log has.
+    void start(uint64_t index, const Key32 & head, std::deque<ChainEntry> chain);
+
+    enum class Read {
+        none,      // the next commit is not there yet
+        appended,  // it is the last of ahead()
+        revised,   // and its predecessor in ahead() was replaced by another revision
+        forked,    // it does not fit the commit that we have applied
+    };
+    Read read(Millis wait);
+
+    // Replaces the only entry of ahead() by its next revision. False: there is none.
+    bool revise();
+
+    // The first entry of ahead() has been applied.
+    void advance();
+
+    uint64_t                       index() const { return index_; }
+    const Key32 &                  head() const { return head_; }
+    const std::optional<Commit> &  head_commit() const { return head_commit_; }
+    const std::deque<ChainEntry> & ahead() const { return ahead_; }
+    uint64_t                       newest() const { return index_ + ahead_.size(); }
+    const Commit *                 newest_commit() const;
+
+private:
+    CommitLog              log_;
+    uint64_t               index_ = 0;    // of the last commit applied
+    Key32                  head_{};       // its digest
+    std::optional<Commit>  head_commit_;  // unknown right after a checkpoint was loaded
+    std::deque<ChainEntry> ahead_;        // closed rounds, not applied yet
+    uint64_t               epoch_ = 0;
+};
+
+}  // namespace gt

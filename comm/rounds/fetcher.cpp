@@ -1,0 +1,204 @@
+// comm/rounds/fetcher.cpp — see fetcher.h.
+#include "comm/rounds/fetcher.h"
+
+#include <algorithm>
+#include <mutex>
+
+namespace gt {
+
+constexpr size_t kHeldRounds = 3;  // whose messages are kept, to put them again
+
+Fetcher::Fetcher(Store & store, const RunKeys & keys, const Options & options)
+    : store_(store), keys_(keys), paths_(keys.run), options_(options) {}
+
+bool Fetcher::fetch(const Commit & commit) {
+    // take what we hold already
+    std::vector<const CommitMessage *> missing;
+    const auto                         held = held_.find(commit.index);
+    for (const CommitMessage & message : commit.messages) {
+        if (fetched_.contains(message.host)) {
+            continue;
+        }
+        if (held != held_.end() && held->second.contains(message.host) &&
+            digest256(held->second[message.host]) == message.digest) {
+            fetched_[message.host] = held->second[message.host];
+        } else {
+            missing.push_back(&message);
+        }
+    }
+    // get the others, several at a time
+    std::mutex mutex;
+    const auto get = [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const CommitMessage & message = *missing[static_cast<size_t>(i)];
+            auto                  value =
+                store_.get(paths_.message(commit.index, message.host, message.incarnation));
+            if (value && value->size() == message.size && digest256(*value) == message.digest) {
+                const std::lock_guard lock(mutex);
+                n_bytes_ += value->size();
+                fetched_[message.host] = std::move(*value);
+            }
+        }
+    };
+    const auto n = static_cast<int64_t>(missing.size());
+    if (options_.n_threads > 1 && n > 1) {
+        Workers(static_cast<int>(std::min<int64_t>(options_.n_threads, n))).split(n, get);
+    } else {
+        get(0, n);
+    }
+    const bool is_complete = fetched_.size() == commit.messages.size();
+    if (is_complete && has_reported_) {  // found after all
+        store_.remove(paths_.lost(commit.index, commit.revision, options_.host));
+    }
+    return is_complete;
+}
+
+// The commit has the digests of the bytes, and opening depends on the bytes and the run's key only:
+// all hosts reject the same messages, without communication.
+std::vector<Message> Fetcher::open(const Commit & commit) {
+    std::vector<Message> messages;
+    for (const CommitMessage & message : commit.messages) {
+        const MessageId id{commit.index, message.host, message.incarnation};
+        MessageHead     head;
+        auto            body = open_message(keys_, id, fetched_[message.host], &head);
+        if (body && head.weight == message.weight && head.step == commit.step &&
+            head.phase == commit.phase) {
+            messages.push_back({message.host, message.weight, std::move(*body)});
+        }
+    }
+    return messages;
+}
+
+void Fetcher::finish(uint64_t index) {
+    held_[index] = std::move(fetched_);
+    while (held_.size() > kHeldRounds) {
+        held_.erase(held_.begin());
+    }
+    replaced();
+    stuck_since_.reset();
+}
+
+void Fetcher::replaced() {
+    fetched_.clear();
+    has_reported_ = false;
+}
+
+void Fetcher::reset() {
+    fetched_.clear();
+    waiting_since_.reset();
+    stuck_since_.reset();
+}
+
+void Fetcher::while_waiting(const Chain & chain, Fault & fault, Time now) {
+    // look twice in lost_after
+    if (!waiting_since_) {
+        waiting_since_ = now;
+        looked_        = now;
+    }
+    if (now - looked_ < options_.lost_after / 2) {
+        return;
+    }
+    looked_ = now;
+    // are the rounds behind ours removed?
+    const uint64_t index = chain.index();
+    if (chain.log().floor() > index + 1) {
+        fault = Fault::expired;
+        return;
+    }
+    const auto & commit = chain.head_commit();
+    const auto   held   = held_.find(index);
+    if (!commit || held == held_.end()) {
+        return;
+    }
+    // put again what another member has reported as lost
+    for (const CommitHost & host : commit->hosts) {
+        if (!host.member || host.name == options_.host) {
+            continue;
+        }
+        const auto value = store_.get(paths_.lost(index, commit->revision, host.name));
+        const auto lost =
+            value ? parse_lost(keys_, index, host.name, host.incarnation, *value) : std::nullopt;
+        for (const std::string & sender : lost.value_or(std::vector<std::string>())) {
+            const auto            copy    = held->second.find(sender);
+            const CommitMessage * message = commit->message_of(sender);
+            if (copy != held->second.end() && message) {
+                store_.put(paths_.message(index, sender, message->incarnation), copy->second);
+            }
+        }
+    }
+}
+
+void Fetcher::while_stuck(Chain & chain, uint64_t incarnation, Fault & fault, Time now) {
+    // look four times in lost_after
+    if (!stuck_since_) {
+        stuck_since_ = now;
+        looked_      = now;
+    }
+    if (now - looked_ < options_.lost_after / 4) {
+        return;
+    }
+    looked_ = now;
+    // is the round removed?
+    if (chain.log().floor() > chain.ahead().front().commit.index) {
+        fault = Fault::expired;
+        return;
+    }
+    // is another revision valid? A later commit, or a higher revision, shows it
+    for (bool is_more = true; is_more;) {
+        const Chain::Read read = chain.read({});
+        is_more                = read == Chain::Read::appended || read == Chain::Read::revised;
+        if (read == Chain::Read::revised) {
+            replaced();
+        } else if (read == Chain::Read::forked) {
+            fault = Fault::forked;
+            return;
+        }
+    }
+    if (chain.revise()) {
+        replaced();
+        stuck_since_.reset();
+        return;
+    }
+    if (now - *stuck_since_ < options_.lost_after) {
+        return;
+    }
+    // have the others moved on? Then load their next checkpoint
+    if (has_newer_checkpoint(chain)) {
+        fault = Fault::expired;
+        return;
+    }
+    if (!has_reported_) {
+        report_lost(chain.ahead().front().commit, incarnation);
+    }
+}
+
+bool Fetcher::has_newer_checkpoint(const Chain & chain) const {
+    const uint64_t index  = chain.ahead().front().commit.index;
+    const Commit & newest = chain.ahead().back().commit;
+    if (newest.complete_at == kNone || newest.complete_at <= index + 1 ||
+        chain.ahead().size() <= 2) {
+        return false;
+    }
+    const auto listing = chain.log().read(newest.complete_at);
+    return listing && listing->commit.complete && listing->commit.complete->index >= index;
+}
+
+// Only members vote, with the incarnation that the commit lists.
+void Fetcher::report_lost(const Commit & commit, uint64_t incarnation) {
+    std::vector<std::string> missing;
+    for (const CommitMessage & message : commit.messages) {
+        if (!fetched_.contains(message.host)) {
+            missing.push_back(message.host);
+        }
+    }
+    const CommitHost * me = commit.find(options_.host);
+    if (me && me->member && me->incarnation == incarnation) {
+        store_.put(
+            paths_.lost(commit.index, commit.revision, options_.host),
+            make_lost(keys_, commit.index, options_.host, incarnation, missing)
+        );
+        has_reported_ = true;
+    }
+}
+
+}  // namespace gt

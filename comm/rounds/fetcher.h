@@ -1,0 +1,71 @@
+// comm/rounds/fetcher.h — fetches the messages that a commit lists, and repairs lost ones.
+//
+// A store may lose a listed message although its digest is committed. A host that misses it writes
+// a *lost* record; a host that has applied the round and waits for the next one puts its copy
+// again. If every member reports the loss, the sequencer revises the commit, and the message is
+// absent for everybody. None of this costs anything while rounds close normally.
+#pragma once
+
+#include "comm/rounds/chain.h"
+#include "comm/rounds/outbox.h"
+
+#include <map>
+
+namespace gt {
+
+class Fetcher {
+public:
+    struct Options {
+        std::string host;
+        Millis      lost_after{};  // report a listed message as lost after this time
+        int         n_threads = 1;
+    };
+    Fetcher(Store & store, const RunKeys & keys, const Options & options);
+
+    // Our own message: not fetched, and put again if the store loses it.
+    void keep(uint64_t index, const Bytes & message) { held_[index][options_.host] = message; }
+
+    // Fetches what the commit lists and is not there yet. True: everything is there.
+    bool fetch(const Commit & commit);
+
+    // The messages that open. REQUIRES: fetch returned true.
+    std::vector<Message> open(const Commit & commit);
+
+    // The round is applied: keeps its messages for a while.
+    void finish(uint64_t index);
+
+    // Drops what was fetched for a commit that has been replaced by another revision.
+    void replaced();
+
+    void reset();                                    // after joining again
+    void found_commit() { waiting_since_.reset(); }  // the next commit is there
+
+    // Called while the next commit does not come: puts again what others have lost. Sets `fault`
+    // to expired if the rounds behind ours are removed.
+    void while_waiting(const Chain & chain, Fault & fault, Time now);
+
+    // Called while fetch returns false for the first commit ahead: looks for another revision, and
+    // finally reports the missing messages as lost. Sets `fault` if we must join again.
+    void while_stuck(Chain & chain, uint64_t incarnation, Fault & fault, Time now);
+
+    uint64_t n_bytes() const { return n_bytes_; }  // fetched so far
+
+private:
+    bool has_newer_checkpoint(const Chain & chain) const;
+    void report_lost(const Commit & commit, uint64_t incarnation);
+
+    using Messages = std::map<std::string, Bytes>;  // values by host
+
+    Store &                      store_;
+    const RunKeys &              keys_;
+    RunPaths                     paths_;
+    Options                      options_;
+    Messages                     fetched_;  // of the first commit ahead
+    std::map<uint64_t, Messages> held_;     // of the last rounds, by index
+    std::optional<Time>          waiting_since_, stuck_since_;
+    Time                         looked_{};
+    bool                         has_reported_ = false;
+    uint64_t                     n_bytes_      = 0;
+};
+
+}  // namespace gt

@@ -1,0 +1,257 @@
+// comm/rounds/peers-store.cpp — see peers-store.h.
+#include "comm/rounds/peers-store.h"
+
+#include "comm/rounds/shared-checkpoint.h"
+
+#include <algorithm>
+
+namespace gt {
+
+constexpr Millis  kJoinPause{100};
+constexpr Millis  kStorePause{200};  // after a StoreError
+constexpr Millis  kStuckPause{50};   // while a listed message is missing
+constexpr Millis  kSlicePause{500};
+constexpr int64_t kLogEach_s  = 30;
+constexpr size_t  kKeptOrders = 8;
+
+static Time now() {
+    return std::chrono::steady_clock::now();
+}
+
+StorePeers::StorePeers(Store & store, const RunKeys & keys, const StorePeersOptions & options)
+    : store_(store), keys_(keys), options_(options), client_(
+                                                         store_,
+                                                         keys_,
+                                                         {.host       = options.host,
+                                                          .lost_after = options.lost_after,
+                                                          .n_fetch    = options.n_fetch,
+                                                          .observe    = options.observe},
+                                                         upload()
+                                                     ) {
+    if (options_.dense) {
+        butterfly_.emplace(
+            store_, keys_, client_, options_.host, *options_.dense, upload(), options_.lost_after
+        );
+    }
+}
+
+RoundClient::Upload StorePeers::upload() {
+    return [this](const std::string & key, Bytes value, uint64_t index) {
+        const auto shared = std::make_shared<Bytes>(std::move(value));
+        messages_.push({[this, key, shared] { store_.put(key, *shared); }, index});
+    };
+}
+
+StorePeers::~StorePeers() {
+    try {
+        messages_.drain(options_.drain / 4);
+        slices_.drain(options_.drain);
+        client_.leave();
+    } catch (const Error &) {
+        // the sequencer will notice our silence
+    }
+}
+
+void StorePeers::wait_or_give_up(Time since, const std::string & for_what, Millis pause) {
+    const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now() - since);
+    if (now() - since > options_.give_up) {
+        throw Error(
+            format("gave up after waiting %lld s ", static_cast<long long>(waited.count())) +
+            for_what + "; check that the hub (or the first host) is up and reachable"
+        );
+    }
+    const auto n_logged = static_cast<uint64_t>(waited.count() / kLogEach_s);
+    if (n_logged > n_logged_ && options_.log) {
+        options_.log(format(
+            "waiting %s, for %lld s so far", for_what.c_str(),
+            static_cast<long long>(waited.count())
+        ));
+    }
+    n_logged_ = n_logged;
+    std::this_thread::sleep_for(pause);
+}
+
+Joined StorePeers::join(std::span<const uint8_t> mark, bool fresh) {
+    const Time                        since = now();
+    std::optional<RoundClient::Start> start;
+    while (!start) {
+        try {
+            start = client_.try_join(mark, fresh);
+        } catch (const StoreError &) {
+            // retry
+        }
+        if (!start) {
+            wait_or_give_up(since, "to join the run", kJoinPause);
+        }
+    }
+    if (butterfly_) {
+        butterfly_->reset();
+    }
+    empty_.clear();
+    orders_[kNone] = 0;
+    joined_        = start->checkpoint.value_or(CheckpointList{});
+    return {
+        .step      = start->step + 1,  // kNone + 1 = 0
+        .n_slices  = static_cast<int>(joined_.slices.size()),
+        .in_flight = client_.steps_in_flight(),
+        .write     = slice_order(start->writers)};
+}
+
+Bytes StorePeers::slice(int i) {
+    for (const Time since = now();;) {
+        try {
+            return read_slice(store_, keys_, joined_, i);
+        } catch (const StoreError & error) {
+            if (now() - since > options_.give_up) {
+                throw Error(error.what());
+            }
+            std::this_thread::sleep_for(kSlicePause);
+        }
+    }
+}
+
+// True: a round has closed without a message of ours, or, with `admission`, the run has not admitted us
+// yet.
+bool StorePeers::is_behind(bool admission) {
+    const Time since = now();
+    while (true) {
+        try {
+            const uint64_t n = client_.n_behind(now());
+            messages_.closed(client_.newest());
+            return n > 0 && (admission || client_.newest() >= client_.next_index());
+        } catch (const StoreError &) {
+            wait_or_give_up(since, "for the store", kStorePause);
+        }
+    }
+}
+
+std::optional<Collected> StorePeers::missed(bool admission) {
+    return is_behind(admission) ? std::optional(collect_next()) : std::nullopt;
+}
+
+void StorePeers::publish(uint64_t step, uint64_t n_samples, Bytes message) {
+    if (message.empty()) {
+        empty_.push_back(step);
+    } else if (butterfly_) {
+        butterfly_->publish(step, n_samples, message);
+    } else {
+        client_.publish(step, Phase::single, n_samples, message);
+    }
+}
+
+OpenedRound StorePeers::next() {
+    const Time since = now();
+    while (true) {
+        bool is_bad = false;
+        try {
+            if (auto opened = client_.try_next(options_.poll, now())) {
+                messages_.closed(client_.index());
+                return std::move(*opened);
+            }
+        } catch (const StoreError &) {
+            is_bad = true;
+        }
+        messages_.closed(client_.newest());
+        const bool is_stuck = client_.newest() > client_.index();  // a listed message is missing
+        wait_or_give_up(
+            since,
+            format(
+                "for the commit of round %llu", static_cast<unsigned long long>(client_.index() + 1)
+            ),
+            is_bad     ? kStorePause
+            : is_stuck ? kStuckPause
+                       : Millis(0)
+        );
+    }
+}
+
+Collected StorePeers::collect(uint64_t step) {
+    if (const auto it = std::find(empty_.begin(), empty_.end(), step); it != empty_.end()) {
+        empty_.erase(it);
+        Collected out;
+        out.round.step     = step;
+        out.round.has_mine = true;
+        return out;
+    }
+    return collect_next();
+}
+
+// The next round of the chain. A dense one is complete after several commits.
+Collected StorePeers::collect_next() {
+    while (true) {
+        OpenedRound opened = next();
+        if (butterfly_ && opened.fault != Fault::none) {
+            butterfly_->abandon(opened);
+        }
+        if (!butterfly_ || opened.fault != Fault::none || opened.is_settled_only) {
+            return to_collected(std::move(opened));
+        }
+        if (auto whole = butterfly_->take(std::move(opened))) {
+            return to_collected(std::move(*whole));
+        }
+    }
+}
+
+Collected StorePeers::to_collected(OpenedRound opened) {
+    const Commit & commit = opened.commit;
+    Collected      out;
+    out.round.step     = commit.step;
+    out.round.has_mine = opened.has_mine;
+    out.round.mine     = opened.mine;
+    out.fault          = opened.fault;
+    out.drop_residual  = opened.drop_residual;
+    if (out.fault != Fault::none || opened.is_settled_only) {
+        return out;
+    }
+    out.round.messages = std::move(opened.messages);
+    out.info.validate  = commit.validator == options_.host;
+    out.info.pace_s    = commit.pace_ms / 1000.0;
+    for (const CommitHost & host : commit.hosts) {
+        if (commit.message_of(host.name)) {
+            out.info.in.push_back(host.name);
+        } else if (host.member && host.since < commit.index) {  // a member before the round closed
+            out.info.late.push_back(host.name);
+        }
+    }
+    out.info.up_bytes   = client_.up_bytes();
+    out.info.down_bytes = client_.down_bytes();
+    out.slices          = slice_order(commit.writers);
+    if (out.slices.n_slices > 0) {
+        orders_[commit.step] = commit.index;
+        while (orders_.size() > kKeptOrders) {
+            orders_.erase(orders_.begin());
+        }
+    }
+    return out;
+}
+
+// The slices that we write, if the i-th of `writers` writes slice i.
+SliceOrder StorePeers::slice_order(const std::vector<std::string> & writers) const {
+    SliceOrder order{.ours = {}, .n_slices = static_cast<int>(writers.size())};
+    for (int i = 0; i < order.n_slices; ++i) {
+        if (writers[static_cast<size_t>(i)] == options_.host) {
+            order.ours.push_back(i);
+        }
+    }
+    return order;
+}
+
+void StorePeers::applied(Applied applied) {
+    if (applied.state_digest != 0) {
+        client_.report(applied);  // first: slices carry the digest of the state they are cut from
+    }
+    for (Applied::Slice & slice : applied.slices) {
+        put_slice(applied.step, std::move(slice));
+    }
+}
+
+void StorePeers::put_slice(uint64_t step, Applied::Slice slice) {
+    const auto order = orders_.find(step);
+    GT_CHECK(order != orders_.end(), "slices are written only where a SliceOrder asks for them");
+    const SliceId  id{order->second, slice.index, options_.host, client_.incarnation()};
+    const uint64_t digest = client_.state_index() == id.index ? client_.state_digest() : 0;
+    const auto     shared = std::make_shared<Bytes>(std::move(slice.bytes));
+    slices_.push({[this, id, digest, shared] { write_slice(store_, keys_, id, digest, *shared); }});
+}
+
+}  // namespace gt

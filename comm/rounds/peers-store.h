@@ -1,0 +1,65 @@
+// comm/rounds/peers-store.h — Peers over any Store: RoundClient plus waiting and threads.
+//
+// The caller's thread follows the chain. Two threads upload, one messages and one checkpoint slices,
+// so that a large slice never delays a small message. collect waits for the commit only.
+// Read next: round-client.h (the protocol itself), butterfly.h (dense exchanges), protocol.md.
+#pragma once
+
+#include "comm/rounds/butterfly.h"
+#include "comm/rounds/uploader.h"
+#include "ggml-train/peers.h"
+
+namespace gt {
+
+struct StorePeersOptions {
+    std::string host;
+    int         n_fetch = 4;
+    Millis      poll{10'000};            // one long poll for a commit
+    Millis      lost_after{20'000};      // see fetcher.h
+    Millis      give_up{12 * 3600'000};  // throw Error after this time without a commit
+    Millis      drain{60'000};           // at the end, for unfinished uploads
+
+    bool observe = false;  // follows the rounds, never publishes
+
+    std::optional<DenseCodec> dense;  // set: every message is exchanged through a butterfly
+
+    std::function<void(const std::string & line)> log;  // long waits
+};
+
+class StorePeers : public Peers {
+public:
+    // REQUIRES: `store` outlives this.
+    StorePeers(Store & store, const RunKeys & keys, const StorePeersOptions & options);
+    ~StorePeers() override;  // finishes uploads, then leaves the run
+
+    Joined                   join(std::span<const uint8_t> mark, bool fresh) override;
+    Bytes                    slice(int i) override;
+    Bytes                    mark() override { return client_.mark(); }
+    void                     publish(uint64_t step, uint64_t n_samples, Bytes message) override;
+    std::optional<Collected> missed(bool admission) override;
+    Collected                collect(uint64_t step) override;
+    void                     applied(Applied applied) override;
+
+private:
+    bool                is_behind(bool admission);
+    Collected           collect_next();
+    OpenedRound         next();
+    Collected           to_collected(OpenedRound opened);
+    SliceOrder          slice_order(const std::vector<std::string> & writers) const;
+    void                put_slice(uint64_t step, Applied::Slice slice);
+    RoundClient::Upload upload();
+    void                wait_or_give_up(Time since, const std::string & for_what, Millis pause);
+
+    Store &                      store_;
+    RunKeys                      keys_;
+    StorePeersOptions            options_;
+    std::map<uint64_t, uint64_t> orders_;  // index of a checkpoint by its step
+    std::vector<uint64_t>        empty_;   // steps that were published without a message
+    CheckpointList               joined_;  // the checkpoint that join() named
+    Uploader                     messages_, slices_;
+    RoundClient                  client_;
+    std::optional<Butterfly>     butterfly_;
+    uint64_t                     n_logged_ = 0;
+};
+
+}  // namespace gt

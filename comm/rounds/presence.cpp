@@ -1,0 +1,71 @@
+// comm/rounds/presence.cpp — see presence.h.
+#include "comm/rounds/presence.h"
+
+#include <algorithm>
+
+namespace gt {
+
+Presence::Presence(Store & store, const RunKeys & keys, std::string host, bool observe)
+    : store_(store), keys_(keys), paths_(keys.run), host_(std::move(host)), observe_(observe) {}
+
+void Presence::announce(const Commit * newest) {
+    if (observe_) {
+        return;
+    }
+    uint64_t highest = incarnation_;
+    if (newest && newest->find(host_)) {
+        highest = std::max(highest, newest->find(host_)->incarnation);
+    }
+    for (const std::string & key : store_.list(paths_.presences(host_))) {
+        if (const auto presence = paths_.parse_presence(key)) {
+            highest = std::max(highest, presence->incarnation);
+        }
+    }
+    const uint64_t   next = highest + 1;
+    const RecordHead head{Kind::presence, 0, host_, next};
+    if (store_.put(paths_.hello(host_, next), make_record(keys_, head, {}), true)) {
+        incarnation_  = next;
+        is_announced_ = true;
+    }
+}
+
+void Presence::leave() {
+    if (is_announced_) {
+        const RecordHead head{Kind::presence, 1, host_, incarnation_};
+        store_.put(paths_.leave(host_, incarnation_), make_record(keys_, head, {}));
+    }
+}
+
+bool Presence::is_member(const Commit * newest) const {
+    const CommitHost * me = newest ? newest->find(host_) : nullptr;
+    return observe_ || (me && me->member && me->incarnation == incarnation_);
+}
+
+bool Presence::admit(const Commit & commit, bool is_newest) {
+    const CommitHost * me = commit.find(host_);
+    if (!me || !is_announced_) {
+        return false;
+    }
+    if (me->incarnation > incarnation_) {
+        throw Error(
+            "another machine takes part as '" + host_ +
+            "'; give each its own name with --name, or stop the other one"
+        );
+    }
+    if (me->incarnation < incarnation_) {
+        return false;  // not admitted yet
+    }
+    bool drop_residual = false;
+    if (!is_admitted_) {
+        // From here on no message of a previous incarnation can be listed. If one was listed after
+        // our state was saved, our residual still contains what it carried.
+        is_admitted_  = true;
+        drop_residual = last_sent_ && me->last_listed != kNone && me->last_listed > *last_sent_;
+    }
+    if (!me->member && is_newest) {
+        is_announced_ = false;  // removed after a long silence: announce again
+    }
+    return drop_residual;
+}
+
+}  // namespace gt

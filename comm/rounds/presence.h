@@ -1,0 +1,48 @@
+// comm/rounds/presence.h — how a host announces itself to the run, and when the run has admitted it.
+#pragma once
+
+#include "comm/store/store.h"
+#include "comm/wire/commit.h"
+
+namespace gt {
+
+class Presence {
+public:
+    // `observe`: follows the rounds and never announces itself.
+    Presence(Store & store, const RunKeys & keys, std::string host, bool observe);
+
+    // Writes a hello record with a new incarnation number, higher than all before: it is part of
+    // every key that we write.
+    void announce(const Commit * newest);
+    void leave();
+
+    bool     is_announced() const { return is_announced_; }
+    uint64_t incarnation() const { return incarnation_; }
+    bool     is_member(const Commit * newest) const;
+
+    // Our state comes from a checkpoint whose residual lacks only messages up to `last`.
+    void resume(uint64_t last) { last_sent_ = last; }
+
+    // The value to resume from; `last` is the index of our last message. A previous incarnation may
+    // have sent more than we know until the run admits us.
+    uint64_t resume_index(uint64_t last) const {
+        return last_sent_ && !is_admitted_ ? *last_sent_ : last;
+    }
+
+    // Takes the next commit in. Returns true if a previous incarnation sent what our residual still
+    // contains. Throws Error if another machine uses our name.
+    [[nodiscard]] bool admit(const Commit & commit, bool is_newest);
+
+private:
+    Store &                 store_;
+    const RunKeys &         keys_;
+    RunPaths                paths_;
+    std::string             host_;
+    bool                    observe_;
+    uint64_t                incarnation_  = 0;
+    bool                    is_announced_ = false;
+    bool                    is_admitted_  = false;
+    std::optional<uint64_t> last_sent_;
+};
+
+}  // namespace gt

@@ -1,0 +1,244 @@
+// comm/rounds/round-client.cpp — joining a run, publishing, and following its rounds.
+#include "comm/rounds/round-client.h"
+
+#include "comm/wire/wire.h"
+
+namespace gt {
+
+constexpr uint32_t kMarkMagic  = 0x324d5447;  // "GTM2"
+constexpr size_t   kNearRounds = 2;  // a joining host announces itself when it is this far behind
+
+RoundClient::RoundClient(
+    Store & store, const RunKeys & keys, const RoundClientOptions & options, Upload upload
+)
+    : keys_(keys), options_(options), upload_(std::move(upload)), paths_(keys.run),
+      chain_(store, keys_), outbox_(options.host),
+      presence_(store, keys_, options.host, options.observe),
+      fetcher_(
+          store,
+          keys_,
+          {.host = options.host, .lost_after = options.lost_after, .n_threads = options.n_fetch}
+      ) {
+    GT_CHECK(valid_host_name(options_.host), "invalid host name");
+    GT_CHECK(keys_.can_read, "a host needs the run's secret, not a hub-key");
+}
+
+void RoundClient::publish(
+    uint64_t step, Phase phase, uint64_t weight, std::span<const uint8_t> body
+) {
+    GT_CHECK(generation_ > 0, "publish before join");
+    GT_CHECK(weight >= 1, "a message without samples");
+    const uint64_t  index = next_index();
+    const MessageId id{index, options_.host, incarnation()};
+    MessageHead     head = head_of_next_;
+    head.step            = step;
+    head.phase           = phase;
+    head.weight          = weight;
+    head.base            = chain_.head();
+    head.n_body_bytes    = static_cast<uint32_t>(body.size());
+    head.up_bytes        = up_bytes();
+    head.down_bytes      = down_bytes();
+    Bytes value          = make_message(keys_, id, head, body);
+    up_bytes_ += value.size();
+    outbox_.add({index, step, incarnation(), digest256(value), generation_, phase});
+    fetcher_.keep(index, value);
+    upload_(paths_.message(id), std::move(value), index);
+}
+
+void RoundClient::report(const Applied & applied) {
+    head_of_next_.state_index  = chain_.index();
+    head_of_next_.state_digest = applied.state_digest;
+    head_of_next_.loss         = static_cast<float>(applied.loss);
+    head_of_next_.tokens_s     = static_cast<float>(applied.tokens_s);
+    head_of_next_.waited_s     = static_cast<float>(applied.waited_s);
+}
+
+uint64_t RoundClient::n_behind(Time now) {
+    while (look_ahead({})) {
+    }
+    const Commit * newest = chain_.newest_commit();
+    if (chain_.ahead().size() <= kNearRounds && !presence_.is_announced()) {
+        presence_.announce(newest);
+    }
+    if (!settled_.empty() || fault_ != Fault::none) {
+        return 1;
+    }
+    if (chain_.newest() >= next_index()) {
+        return chain_.newest() - next_index() + 1;
+    }
+    const bool is_member = presence_.is_member(newest);
+    if (!is_member) {
+        fetcher_.while_waiting(chain_, fault_, now);
+    }
+    return is_member ? 0 : 1;
+}
+
+// Reads the next commit of the chain. False: it is not there yet, or it does not fit (fault_).
+bool RoundClient::look_ahead(Millis wait) {
+    if (fault_ != Fault::none) {
+        return false;
+    }
+    const Chain::Read read = chain_.read(wait);
+    if (read == Chain::Read::revised) {
+        fetcher_.replaced();
+    } else if (read == Chain::Read::forked) {
+        fault_ = Fault::forked;
+    }
+    return read == Chain::Read::appended || read == Chain::Read::revised;
+}
+
+// Messages in flight stay so until the next join.
+OpenedRound RoundClient::faulty() const {
+    OpenedRound out;
+    out.fault          = fault_;
+    const auto & head  = chain_.head_commit();
+    const auto   first = outbox_.first_step();
+    out.commit.step    = first ? *first : head ? head->step : kNone;
+    return out;
+}
+
+std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
+    // messages of skipped rounds are settled first
+    if (!settled_.empty()) {
+        OpenedRound out = std::move(settled_.front());
+        settled_.pop_front();
+        return out;
+    }
+    // read the next commit
+    if (chain_.ahead().empty() && !look_ahead(wait) && fault_ == Fault::none) {
+        if (!presence_.is_announced()) {
+            presence_.announce(chain_.newest_commit());
+        }
+        fetcher_.while_waiting(chain_, fault_, now);
+    }
+    if (fault_ != Fault::none) {
+        return faulty();
+    }
+    if (chain_.ahead().empty()) {
+        return std::nullopt;
+    }
+    fetcher_.found_commit();
+    // fetch its messages
+    if (!fetcher_.fetch(chain_.ahead().front().commit)) {
+        fetcher_.while_stuck(chain_, incarnation(), fault_, now);
+        return std::nullopt;
+    }
+    // open them, and settle our own
+    const Commit & commit = chain_.ahead().front().commit;
+    OpenedRound    out;
+    out.commit      = commit;
+    out.messages    = fetcher_.open(commit);
+    const auto sent = outbox_.settle(commit, out);
+    if (sent && sent->generation == generation_ &&
+        std::count(commit.diverged.begin(), commit.diverged.end(), options_.host) > 0) {
+        out.fault = fault_ = Fault::diverged;
+    }
+    out.drop_residual = presence_.admit(commit, chain_.ahead().size() == 1);
+    // step forward
+    fetcher_.finish(commit.index);
+    chain_.advance();
+    return out;
+}
+
+std::optional<RoundClient::Start> RoundClient::try_join(std::span<const uint8_t> mark, bool fresh) {
+    auto chain = chain_.log().load();
+    if (chain.empty()) {  // the run waits for hosts: be one of them
+        if (!presence_.is_announced()) {
+            presence_.announce(nullptr);
+        }
+        return std::nullopt;
+    }
+    if (!mark.empty() && !own_) {
+        read_mark(mark);
+    }
+    Start                      start;
+    const std::optional<Key32> head = find_start(chain, !mark.empty(), fresh, start);
+    if (!head) {  // nothing to start from yet
+        const Commit & newest = chain.back().commit;
+        if (!presence_.is_announced() && newest.index == 0) {
+            presence_.announce(&newest);
+        }
+        return std::nullopt;
+    }
+    ++generation_;
+    fault_        = Fault::none;
+    head_of_next_ = {};
+    fetcher_.reset();
+    for (OpenedRound & round : outbox_.settle_skipped(chain, start.index)) {
+        settled_.push_back(std::move(round));
+    }
+    chain_.start(start.index, *head, std::move(chain));
+    if (chain_.ahead().size() <= kNearRounds && !presence_.is_announced()) {
+        presence_.announce(chain_.newest_commit());
+    }
+    return start;
+}
+
+// Digest of the commit to start behind, and in `start` how. In this order: our own checkpoint, the
+// beginning with the initial weights, the last complete shared checkpoint. Nothing: none of them.
+std::optional<Key32> RoundClient::find_start(
+    const std::deque<ChainEntry> & chain, bool has_mark, bool fresh, Start & start
+) const {
+    const uint64_t first = chain.front().commit.index;
+    const auto     at    = [&](uint64_t index) -> const ChainEntry * {
+        return index >= first && index - first < chain.size() ? &chain[index - first] : nullptr;
+    };
+    const uint64_t     complete_at = chain.back().commit.complete_at;
+    const ChainEntry * listing     = complete_at == kNone ? nullptr : at(complete_at);
+    const ChainEntry * own         = has_mark ? at(own_->first) : nullptr;
+    if (own && own->digest == own_->second) {
+        start.index = own_->first;
+        start.step  = own->commit.step;
+        return own_->second;
+    }
+    if (fresh && first == 0 && (!listing || listing->commit.complete->index == 0)) {
+        start.writers = chain.front().commit.writers;
+        return chain.front().digest;
+    }
+    if (listing) {
+        start.checkpoint = listing->commit.complete;
+        start.index      = start.checkpoint->index;
+        start.step       = start.checkpoint->step;
+        return start.checkpoint->head;
+    }
+    return std::nullopt;
+}
+
+// u32 magic | u64 run | u64 index | u64 step | digest head | u64 last index whose message is not in
+// the residual | messages in flight (outbox.h)
+Bytes RoundClient::mark() const {
+    WireWriter out;
+    out.u32(kMarkMagic);
+    out.u64(keys_.run);
+    out.u64(chain_.index());
+    out.u64(chain_.head_commit() ? chain_.head_commit()->step : kNone);
+    out.raw(chain_.head());
+    out.u64(presence_.resume_index(next_index() - 1));
+    outbox_.write(out);
+    return out.take();
+}
+
+void RoundClient::read_mark(std::span<const uint8_t> mark) {
+    WireReader in(mark);
+    const bool is_mark = in.u32() == kMarkMagic;
+    const auto run     = in.u64();
+    const auto index   = in.u64();
+    in.u64();  // step: not needed
+    const Key32 head = in.key();
+    const auto  last = in.u64();
+    Outbox      outbox(options_.host);
+    outbox.read(in);
+    if (!is_mark || !in.at_end()) {
+        throw Error("the checkpoint's position in the run can't be read; start over with --fresh");
+    }
+    if (run != keys_.run) {
+        throw Error(
+            "the checkpoint belongs to another run; use --fresh, or the hosts.txt of that run"
+        );
+    }
+    own_    = {index, head};
+    outbox_ = std::move(outbox);
+    presence_.resume(last);
+}
+
+}  // namespace gt

@@ -1,0 +1,105 @@
+// comm/rounds/round-client.h — a host's side of the protocol, without threads or a clock of its own.
+//
+// Publishes sealed messages, follows the chain of commits one by one, fetches and opens the messages
+// that each lists. StorePeers (peers-store.h) adds waiting and threads; a simulation calls the same
+// code with virtual time. Invariants that the tests check:
+//   - the commits it returns form one chain, each index once, in order;
+//   - the messages of an index are those its commit lists, in its order, or a fault is returned;
+//   - every published message is settled once: listed, or left out.
+// Its parts: Chain (commits), Outbox (our messages), Presence (membership), Fetcher (messages).
+#pragma once
+
+#include "comm/rounds/chain.h"
+#include "comm/rounds/fetcher.h"
+#include "comm/rounds/outbox.h"
+#include "comm/rounds/presence.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace gt {
+
+struct RoundClientOptions {
+    std::string host;
+    Millis      lost_after{20'000};  // report a listed message as lost after this time
+    int         n_fetch = 4;         // messages fetched at the same time; 1: no threads
+    bool        observe = false;     // follows the rounds, takes no part
+};
+
+class RoundClient {
+public:
+    // Puts a value, now or later; must retry until it succeeds or round `index` is closed.
+    using Upload = std::function<void(const std::string & key, Bytes value, uint64_t index)>;
+
+    RoundClient(
+        Store & store, const RunKeys & keys, const RoundClientOptions & options, Upload upload
+    );
+
+    // Where to start. Nothing: not yet, retry later.
+    struct Start {
+        uint64_t                      index = 0;
+        uint64_t                      step  = kNone;  // of the last round applied there
+        std::optional<CheckpointList> checkpoint;     // to load first
+        std::vector<std::string>      writers;        // of the first checkpoint, at the beginning
+    };
+    [[nodiscard]] std::optional<Start> try_join(std::span<const uint8_t> mark, bool fresh);
+
+    // Rounds that closed without us; 1 until the run has admitted us. Reads the store.
+    uint64_t n_behind(Time now);
+
+    void publish(uint64_t step, Phase phase, uint64_t weight, std::span<const uint8_t> body);
+
+    // The next round, if its commit is there within `wait` and everything it lists is fetched.
+    [[nodiscard]] std::optional<OpenedRound> try_next(Millis wait, Time now);
+
+    // Digest of the shared state after the last round returned, and metrics: sent with the next
+    // message.
+    void report(const Applied & applied);
+
+    // The index that publish will use.
+    uint64_t next_index() const { return std::max(chain_.index(), outbox_.last_index()) + 1; }
+
+    Bytes                 mark() const;
+    void                  leave() { presence_.leave(); }
+    uint64_t              index() const { return chain_.index(); }
+    uint64_t              incarnation() const { return presence_.incarnation(); }
+    uint64_t              newest() const { return chain_.newest(); }
+    size_t                n_in_flight() const { return outbox_.size(); }
+    std::vector<uint64_t> steps_in_flight() const { return outbox_.steps(); }
+
+    // Bytes of rounds, sent and received since the start. count() adds those of shards.
+    uint64_t up_bytes() const { return up_bytes_; }
+    uint64_t down_bytes() const { return down_bytes_ + fetcher_.n_bytes(); }
+    void     count(uint64_t up, uint64_t down) {
+            up_bytes_ += up;
+            down_bytes_ += down;
+    }
+    uint64_t state_digest() const { return head_of_next_.state_digest; }
+    uint64_t state_index() const { return head_of_next_.state_index; }
+
+private:
+    std::optional<Key32> find_start(
+        const std::deque<ChainEntry> & chain, bool has_mark, bool fresh, Start & start
+    ) const;
+    bool        look_ahead(Millis wait);
+    OpenedRound faulty() const;
+    void        read_mark(std::span<const uint8_t> mark);
+
+    RunKeys            keys_;
+    RoundClientOptions options_;
+    Upload             upload_;
+    RunPaths           paths_;
+    Chain              chain_;
+    Outbox             outbox_;
+    Presence           presence_;
+    Fetcher            fetcher_;
+
+    Fault                                     fault_      = Fault::none;  // until the next join
+    uint64_t                                  generation_ = 0;            // number of joins
+    std::optional<std::pair<uint64_t, Key32>> own_;      // index and head of our own checkpoint
+    std::deque<OpenedRound>                   settled_;  // of rounds that joining skipped
+    MessageHead                               head_of_next_;  // as report() set it
+    uint64_t                                  up_bytes_ = 0, down_bytes_ = 0;
+};
+
+}  // namespace gt

@@ -1,0 +1,36 @@
+// comm/rounds/shared-checkpoint.h — slices of the run's shared state in the store, cut in sealed pieces.
+//
+// A commit names the writers: the i-th writes slice i of the state after that commit. A slice is put
+// piece by piece, each sealed, followed by a *ready* record; when all slices are ready, a later
+// commit lists them with their digests, and the checkpoint is complete. Every host could write any
+// slice, because the state is the same on all.
+#pragma once
+
+#include "comm/store/store.h"
+#include "comm/wire/commit.h"
+
+namespace gt {
+
+struct SliceId {
+    uint64_t    index = 0;  // of the commit that ordered it
+    int         slice = 0;
+    std::string host;
+    uint64_t    incarnation = 0;
+};
+
+constexpr size_t kPieceBytes = 4 << 20;
+
+// Puts all pieces and the ready record. On StoreError call it again: everything is put again.
+void write_slice(
+    Store &                  store,
+    const RunKeys &          keys,
+    const SliceId &          id,
+    uint64_t                 state_digest,
+    std::span<const uint8_t> bytes,
+    size_t                   piece_bytes = kPieceBytes
+);
+
+// A slice of a complete checkpoint. Throws StoreError if a piece is missing or not authentic.
+Bytes read_slice(Store & store, const RunKeys & keys, const CheckpointList & list, int slice);
+
+}  // namespace gt

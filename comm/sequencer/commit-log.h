@@ -1,0 +1,45 @@
+// comm/sequencer/commit-log.h — reads the chain of commits from a store.
+//
+// Missing and unreadable are different results: a sequencer that took a truncated read for a missing
+// commit might write a second one for the same round.
+#pragma once
+
+#include "comm/store/store.h"
+#include "comm/wire/commit.h"
+
+#include <deque>
+
+namespace gt {
+
+struct ChainEntry {
+    Commit commit;
+    Key32  digest{};  // of the whole record: the next commit's `previous`
+};
+
+class CommitLog {
+public:
+    CommitLog(Store & store, const RunKeys & keys) : store_(store), keys_(keys), paths_(keys.run) {}
+
+    // Nothing if it is not there within `wait`. Throws StoreError if it can't be parsed.
+    [[nodiscard]] std::optional<ChainEntry>
+    read(uint64_t index, uint32_t revision = 0, std::chrono::milliseconds wait = {}) const;
+
+    // The revision of `index` that has this digest.
+    [[nodiscard]] std::optional<ChainEntry> find(uint64_t index, const Key32 & digest) const;
+
+    // Rounds below may be removed. Lists keys: only for joining and long waits.
+    [[nodiscard]] uint64_t floor() const;
+
+    // The chain from the floor to the newest commit; empty: the run has not begun.
+    [[nodiscard]] std::deque<ChainEntry> load() const;
+
+    // Appends newer commits; false if they do not fit the last entry.
+    [[nodiscard]] bool extend(std::deque<ChainEntry> & chain) const;
+
+private:
+    Store &         store_;
+    const RunKeys & keys_;
+    RunPaths        paths_;
+};
+
+}  // namespace gt

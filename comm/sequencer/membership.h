@@ -1,0 +1,92 @@
+// comm/sequencer/membership.h — decides which hosts are members and when a round closes.
+//
+// A pure state machine without store, threads or clock: events and the time are arguments, a commit
+// is the result. Equal events give equal commits. Driven by sequencer.h.
+//
+// A round closes when all *awaited* members have sent, or at the deadline with a quorum. A member is
+// awaited if it was listed in at least half of the last eight rounds, or of those since it joined.
+// A host that is four times slower is not awaited, but its message is listed if it arrives in time.
+// The deadline is `deadline_factor` times the median time that messages of the last rounds took,
+// from the opening of the round they were begun in: this one or, with overlap, the one before.
+#pragma once
+
+#include "comm/sequencer/checkpoint-order.h"
+#include "comm/sequencer/verdict.h"
+#include "comm/store/store.h"
+#include "ggml-train/base/round-deadline.h"
+
+#include <deque>
+
+namespace gt {
+
+struct MembershipOptions {
+    size_t   min_hosts = 1;    // the run begins when this many hosts have joined
+    double   quorum    = 0.5;  // fraction of the live members that must have sent at the deadline
+    double   deadline_factor = kDeadlineFactor;
+    Millis   first_deadline{60'000};  // before the first durations are known
+    Millis   min_deadline{kMinDeadlineMs};
+    Millis   max_deadline{600'000};
+    Millis   gone_after{60'000};      // a member silent for this long (and 4 deadlines) is removed
+    uint64_t checkpoint_every = 100;  // rounds between shared checkpoints; 0: none after the first
+    uint64_t n_steps          = 0;    // the run ends there, with a last checkpoint; 0: unknown
+};
+
+class Membership {
+public:
+    explicit Membership(const MembershipOptions & options) : options_(options) {}
+
+    void set_options(const MembershipOptions & options) { options_ = options; }
+
+    // Takes `head` as the newest commit: the next round is open since `now`.
+    void advance(const Commit & head, const Key32 & digest, Time now);
+
+    void hello(const std::string & host, uint64_t incarnation, Time now);
+    void leave(const std::string & host, uint64_t incarnation);
+
+    // The members' messages of the open round that have not arrived.
+    std::vector<MessageId> missing() const;
+    void                   message(const SeenMessage & seen, Time now);
+
+    // The checkpoint that is being written, if any.
+    const std::optional<CheckpointOrder> & order() const { return order_; }
+    void slice_ready(size_t slice, const CheckpointSlice & written, uint64_t state_digest);
+
+    // The commit that closes the open round (or begins the run), if it is time; its epoch and writer
+    // are not set. The state changes only in advance().
+    [[nodiscard]] std::optional<Commit> close(Time now) const;
+
+    Millis                        deadline() const;
+    const std::optional<Commit> & head() const { return head_; }
+    const Key32 &                 head_digest() const { return head_digest_; }
+    uint64_t                      open_index() const { return head_ ? head_->index + 1 : 0; }
+    bool                          is_silent(const std::string & host, Time now) const;
+    size_t                        n_arrived() const { return arrived_.size(); }
+    Time                          opened() const { return opened_; }
+
+private:
+    Commit begin() const;
+    bool   is_live(const CommitHost & host, Time now) const;
+    bool   is_awaited(const CommitHost & host, Time now) const;
+    bool   is_time(Time now) const;
+    void   update_hosts(Commit & commit, Time now) const;
+    void   order_checkpoint(Commit & commit) const;
+    void   list_checkpoint(Commit & commit) const;
+
+    MembershipOptions     options_;
+    std::optional<Commit> head_;
+    Key32                 head_digest_{};
+    Time                  opened_{}, opened_before_{};  // of the open round and the one before
+    Time                  begun_{};  // when work on the first message that arrived was begun
+
+    std::map<std::string, SeenMessage> arrived_;    // of the open round
+    std::vector<Millis>                durations_;  // of the open round, in order of arrival
+    std::deque<Millis>                 medians_;    // of the last rounds
+    std::map<std::string, uint64_t>    hellos_;     // newest incarnation with a hello
+    std::map<std::string, uint64_t>    leaves_;     // newest incarnation with a leave
+    std::map<std::string, Time>        seen_;       // last sign of a host
+    std::map<uint64_t, uint64_t>       states_;     // digest of the shared state by index
+    std::optional<CheckpointOrder>     order_;
+    uint64_t                           last_order_ = 0;
+};
+
+}  // namespace gt

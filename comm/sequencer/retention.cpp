@@ -1,0 +1,81 @@
+// comm/sequencer/retention.cpp — see retention.h.
+#include "comm/sequencer/retention.h"
+
+#include <algorithm>
+
+namespace gt {
+
+constexpr int kRoundsPerCall = 4;
+
+Retention::Retention(Store & store, const RunKeys & keys)
+    : store_(store), keys_(keys), paths_(keys.run), log_(store, keys) {}
+
+void Retention::start(uint64_t floor) {
+    floor_ = done_ = floor;
+    for (const std::string & key : store_.list(paths_.commits())) {
+        const auto commit = paths_.parse_commit(key);
+        done_             = std::min(done_, commit ? commit->index : done_);
+    }
+}
+
+void Retention::commit(const Commit & commit) {
+    if (commit.complete && (last_complete_ == kNone || commit.complete->index > last_complete_)) {
+        complete_before_ = last_complete_;
+        last_complete_   = commit.complete->index;
+    }
+}
+
+void Retention::work() {
+    if (complete_before_ != kNone && complete_before_ > floor_) {
+        const uint64_t   floor = complete_before_;
+        const RecordHead head{Kind::floor, floor, "sequencer", 0};
+        store_.put(paths_.floor(floor), make_record(keys_, head, {}));
+        const uint64_t before = floor_;
+        floor_                = floor;
+        if (before != 0) {
+            store_.remove(paths_.floor(before));
+        }
+    }
+    for (int i = 0; i < kRoundsPerCall && done_ < floor_; ++i) {
+        remove_round(done_);
+        ++done_;
+    }
+}
+
+void Retention::remove_all(const std::string & prefix) {
+    for (const std::string & key : store_.list(prefix)) {
+        store_.remove(key);
+    }
+}
+
+// Some messages were served by their senders.
+static bool is_direct(const Commit & commit) {
+    return std::any_of(commit.messages.begin(), commit.messages.end(), [](const auto & message) {
+        return !message.where.empty();
+    });
+}
+
+void Retention::remove_round(uint64_t index) {
+    const auto entry = log_.read(index);
+    remove_all(paths_.messages(index));
+    if (entry) {
+        is_direct_ = is_direct_ || is_direct(entry->commit);
+    }
+    if (is_direct_) {
+        remove_all(paths_.held(index));
+    }
+    if (entry && !entry->commit.writers.empty()) {
+        remove_all(paths_.parts(index));
+        remove_all(paths_.readies(index));
+    }
+    if (entry && entry->commit.phase != Phase::single) {
+        remove_all(paths_.shards(index));
+    }
+    for (uint32_t revision = 1; entry && log_.read(index, revision); ++revision) {
+        store_.remove(paths_.commit(index, revision));
+        remove_all(paths_.losts(index, revision - 1));
+    }
+    store_.remove(paths_.commit(index, 0));
+}
+
+}  // namespace gt

@@ -1,0 +1,39 @@
+// comm/sequencer/retention.h — garbage-collects rounds older than the last two complete checkpoints.
+//
+// Joining needs no rounds older than the last complete shared checkpoint. One more checkpoint is
+// kept for hosts that are loading it. A floor record is written before anything is removed; a round's
+// messages are removed before its commit, so after a crash the lowest commit shows where to continue.
+#pragma once
+
+#include "comm/sequencer/commit-log.h"
+
+namespace gt {
+
+class Retention {
+public:
+    Retention(Store & store, const RunKeys & keys);
+
+    // Finds, with one listing, the work that a previous sequencer left.
+    void start(uint64_t floor);
+
+    // Called with every commit, in order.
+    void commit(const Commit & commit);
+
+    // Removes a few rounds, if there are any to remove.
+    void work();
+
+private:
+    void remove_all(const std::string & prefix);
+    void remove_round(uint64_t index);
+
+    Store &         store_;
+    const RunKeys & keys_;
+    RunPaths        paths_;
+    CommitLog       log_;
+    uint64_t        floor_         = 0;      // as in the floor record
+    uint64_t        done_          = 0;      // all rounds below are removed
+    bool            is_direct_     = false;  // some messages were served by their senders
+    uint64_t        last_complete_ = kNone, complete_before_ = kNone;
+};
+
+}  // namespace gt

@@ -1,0 +1,299 @@
+// comm/sequencer/sequencer.cpp — one pass: presences, messages, checkpoint slices, commit.
+#include "comm/sequencer/sequencer.h"
+
+#include "comm/sequencer/revise.h"
+#include "comm/sequencer/run-settings.h"
+#include "comm/wire/held-copy.h"
+#include "comm/wire/wire.h"
+
+#include <algorithm>
+
+namespace gt {
+
+constexpr Millis kMaxTakeover{300'000};  // take over after this time, however slow rounds are
+constexpr int    kTurns = 8;             // candidates take over at different times, not all at once
+
+Sequencer::Sequencer(Store & store, const RunKeys & keys, const SequencerOptions & options)
+    : store_(store), keys_(keys), options_(options), paths_(keys.run), log_(store_, keys_),
+      membership_(options.membership), retention_(store_, keys_) {
+    GT_CHECK(valid_host_name(options_.name), "invalid name of a sequencer");
+    leads_ = !options_.elected;
+    epoch_ = leads_ ? 1 : 0;  // an appointed sequencer needs no epoch record
+}
+
+bool Sequencer::poll(Time now) {
+    // read the chain
+    if (!loaded_) {
+        for (const ChainEntry & entry : log_.load()) {
+            advance(entry, now);
+        }
+        retention_.start(log_.floor());
+        if (options_.take_over) {
+            ++epoch_;
+            options_.take_over = false;
+        }
+        moved_  = now;
+        loaded_ = true;
+    }
+    if (!leads_ && !follow(now)) {
+        return false;
+    }
+    // read what hosts have put
+    look_for_settings();
+    if (!listed_ || now - looked_ >= options_.presence_poll) {
+        look_for_presences(now);
+    }
+    look_for_messages(now);
+    look_for_slices();
+    // write a commit
+    const bool closed = close(now) || revise(now);
+    if (closed) {
+        look_for_messages(now);  // of the next round
+    }
+    retention_.work();
+    return closed;
+}
+
+void Sequencer::advance(const ChainEntry & entry, Time now) {
+    membership_.advance(entry.commit, entry.digest, now);
+    retention_.commit(entry.commit);
+    epoch_   = std::max(epoch_, entry.commit.epoch);
+    moved_   = now;
+    pending_ = std::nullopt;
+    refused_.clear();
+}
+
+// Takes a commit, ours or another writer's. A higher epoch than ours: we do not lead any more.
+void Sequencer::take(const ChainEntry & entry, Time now) {
+    if ((options_.elected || !options_.atomic) && entry.commit.epoch > epoch_) {
+        leads_ = false;
+    }
+    const auto & head = membership_.head();
+    if (head &&
+        entry.commit.previous !=
+            (entry.commit.index == head->index ? head->previous : membership_.head_digest())) {
+        // another revision of our head is valid: start over from the floor
+        loaded_     = false;
+        listed_     = false;
+        membership_ = Membership(options_.membership);
+        presences_.clear();
+        pending_.reset();
+        throw StoreError("another sequencer has revised the newest commit; the chain is read again"
+        );
+    }
+    advance(entry, now);
+}
+
+bool Sequencer::catch_up(Time now) {
+    bool moved = false;
+    while (const auto next = log_.read(membership_.open_index())) {
+        take(*next, now);
+        moved = true;
+    }
+    return moved;
+}
+
+// Another sequencer leads: reads its commits, and takes over when none comes for a long time.
+bool Sequencer::follow(Time now) {
+    const Millis pace(membership_.head() ? membership_.head()->pace_ms : 0);
+    Millis       timeout = std::max(options_.takeover_after, std::min(2 * pace, kMaxTakeover));
+    timeout += timeout / kTurns * static_cast<int>(digest64(options_.name) % kTurns);
+    const bool has_begun = membership_.head().has_value();
+    if (now - looked_ < timeout / 16 && has_begun) {
+        return false;
+    }
+    looked_ = now;
+    if (catch_up(now) || !options_.elected) {
+        return false;
+    }
+    if (now - moved_ < timeout && (has_begun || seen_epoch_ > 0)) {
+        return false;
+    }
+    return claim(now);
+}
+
+bool Sequencer::claim(Time now) {
+    uint64_t newest = epoch_;
+    for (const std::string & key : store_.list(paths_.epochs())) {
+        newest = std::max(newest, paths_.parse_epoch(key).value_or(0));
+    }
+    if (newest > seen_epoch_ && newest > epoch_) {  // another has just taken over: give it time
+        seen_epoch_ = newest;
+        moved_      = now;
+        return false;
+    }
+    // If the answer to an earlier put was lost, the same bytes win again.
+    const RecordHead head{.kind = Kind::epoch, .index = newest + 1, .host = options_.name};
+    if (!store_.put(paths_.epoch(newest + 1), make_record(keys_, head, {}), true)) {
+        return false;
+    }
+    epoch_ = seen_epoch_ = newest + 1;
+    leads_               = true;
+    listed_              = false;
+    return true;
+}
+
+// Hosts write the settings before they announce themselves. True: they were read just now.
+bool Sequencer::look_for_settings() {
+    const auto settings = has_settings_ ? std::nullopt : read_settings(store_, keys_);
+    if (settings) {
+        apply_settings(*settings, options_.membership);
+        membership_.set_options(options_.membership);
+        has_settings_ = true;
+    }
+    return settings.has_value();
+}
+
+void Sequencer::look_for_presences(Time now) {
+    looked_ = now;
+    for (const std::string & key : store_.list(paths_.presences())) {
+        take_presence(key, now);
+    }
+    listed_ = true;
+}
+
+void Sequencer::note(const std::string & key, Time now) {
+    if (key.starts_with(paths_.presences())) {
+        take_presence(key, now);
+    }
+}
+
+void Sequencer::take_presence(const std::string & key, Time now) {
+    if (presences_.contains(key)) {
+        return;
+    }
+    const auto presence = paths_.parse_presence(key);
+    const auto value    = presence ? store_.get(key) : std::nullopt;
+    if (!value) {
+        return;
+    }
+    const RecordHead head{
+        Kind::presence, presence->leaving ? 1u : 0u, presence->host, presence->incarnation};
+    if (!parse_record(keys_, head, *value)) {
+        refuse("presence of " + presence->host);
+        return;  // damaged, or made without the key: read again next time
+    }
+    presences_.insert(key);
+    if (presence->leaving) {
+        membership_.leave(presence->host, presence->incarnation);
+    } else {
+        membership_.hello(presence->host, presence->incarnation, now);
+    }
+}
+
+void Sequencer::look_for_messages(Time now) {
+    for (const MessageId & id : membership_.missing()) {
+        const auto seen = find_message(id);
+        if (!seen) {
+            continue;  // missing, damaged or forged: read again next time
+        }
+        membership_.message(*seen, now);
+        if (options_.on_message) {
+            options_.on_message(*seen);
+        }
+    }
+}
+
+void Sequencer::refuse(const std::string & what) {
+    if (refused_.insert(what).second && options_.on_refusal) {
+        options_.on_refusal("refused " + what + ": damaged, forged or made with another key");
+    }
+}
+
+// A message in the store, or one that a second member holds.
+std::optional<SeenMessage> Sequencer::find_message(const MessageId & id) {
+    const auto value = store_.get(paths_.message(id.index, id.host, id.incarnation));
+    const auto head  = value ? parse_message_head(keys_.run, id, *value) : std::nullopt;
+    if (head && (!keys_.can_read || open_message(keys_, id, *value))) {
+        return SeenMessage{id.host, id.incarnation, *head, value->size(), digest256(*value), ""};
+    }
+    if (value) {
+        refuse("message of " + id.host + format(" for round %llu", (unsigned long long) id.index));
+    }
+    const auto record = options_.direct ? store_.get(paths_.held(id)) : std::nullopt;
+    const auto held   = record ? parse_held(keys_, id, *record) : std::nullopt;
+    if (record && !held) {
+        refuse("held record of a message of " + id.host);
+    }
+    const CommitHost * host = held ? membership_.head()->find(held->holder) : nullptr;
+    if (!host || !host->member) {
+        return std::nullopt;
+    }
+    return SeenMessage{id.host, id.incarnation, held->head, held->size, held->digest, held->holder};
+}
+
+void Sequencer::look_for_slices() {
+    if (!membership_.order()) {
+        return;
+    }
+    const CheckpointOrder order = *membership_.order();
+    for (size_t i = 0; i < order.slices().size(); ++i) {
+        if (order.is_ready(i)) {
+            continue;
+        }
+        CheckpointSlice slice = order.slices()[i];
+        const auto      value = store_.get(
+                 paths_.ready(order.index(), static_cast<int>(i), slice.host, slice.incarnation)
+             );
+        const RecordHead head{Kind::ready, order.index(), slice.host, slice.incarnation};
+        const auto       body = value ? parse_record(keys_, head, *value) : std::nullopt;
+        if (!body) {
+            continue;
+        }
+        WireReader     in(*body);
+        const uint32_t number = in.u32();
+        const uint64_t digest = in.u64();
+        slice.size            = in.u64();
+        slice.n_pieces        = in.u32();
+        slice.digest          = in.key();
+        if (in.at_end() && number == i) {
+            membership_.slice_ready(i, slice, digest);
+        }
+    }
+}
+
+bool Sequencer::close(Time now) {
+    if (pending_) {
+        // An earlier put may have succeeded, or may still be under way: put only the same bytes.
+        const auto there = log_.read(pending_index_, pending_revision_);
+        if (!there) {
+            store_.put(
+                paths_.commit(pending_index_, pending_revision_), *pending_, options_.atomic
+            );
+        }
+        const auto entry = there ? there : log_.read(pending_index_, pending_revision_);
+        if (entry) {
+            take(*entry, now);
+        }
+        return entry.has_value();
+    }
+    auto commit = membership_.close(now);
+    if (!commit || (commit->index == 0 && look_for_settings())) {
+        return false;  // the settings were read just now and may require more hosts
+    }
+    return write(std::move(*commit), now);
+}
+
+// Removes lost messages from the newest commit when the next round does not get any message.
+bool Sequencer::revise(Time now) {
+    const auto & head = membership_.head();
+    if (!leads_ || !head || head->messages.empty() || head->revision >= kMaxRevision ||
+        membership_.n_arrived() > 0 || now - membership_.opened() < options_.lost_after ||
+        now - looked_lost_ < options_.lost_after / 4) {
+        return false;
+    }
+    looked_lost_ = now;
+    auto revised = without_lost(store_, keys_, membership_, now);
+    return revised && write(std::move(*revised), now);
+}
+
+bool Sequencer::write(Commit commit, Time now) {
+    commit.writer     = options_.name;
+    commit.epoch      = epoch_;
+    pending_          = encode_commit(keys_, commit);
+    pending_index_    = commit.index;
+    pending_revision_ = commit.revision;
+    return close(now);
+}
+
+}  // namespace gt

@@ -1,0 +1,86 @@
+// comm/sequencer/sequencer.h — writes commits: in the hub or, without a hub, in one of the hosts.
+//
+// Safety does not depend on there being only one sequencer. A commit's key is created only if it is
+// absent: of several writers one wins, and the others read what it wrote. Each commit has the digest
+// of the one before. Where the store has no working atomic create, one writer is appointed (the
+// first host) until the user appoints another.
+// Epochs elect the sequencer: the creator of epoch record n leads until another host sees no commit
+// for some time and creates n + 1. Epochs never decrease along the chain.
+// Read next: membership.h (when a round closes), retention.h (garbage collection).
+#pragma once
+
+#include "comm/sequencer/commit-log.h"
+#include "comm/sequencer/membership.h"
+#include "comm/sequencer/retention.h"
+
+#include <functional>
+#include <set>
+
+namespace gt {
+
+struct SequencerOptions {
+    std::string name      = "hub";  // a valid host name
+    bool        elected   = false;  // one of several candidates: epoch records decide
+    bool        atomic    = true;   // the store has a working atomic create
+    bool        direct    = false;  // hosts may serve their messages themselves: held-copy.h
+    bool        take_over = false;  // appointed by the user: writes from now on, in a new epoch
+    MembershipOptions membership;
+    Millis            presence_poll{1000};     // how often presences are listed; see note()
+    Millis            takeover_after{20'000};  // without a commit for this long and twice the pace
+    Millis            lost_after{20'000};      // look for lost messages after this time
+
+    std::function<void(const SeenMessage &)> on_message;  // metrics, for the status page
+    std::function<void(const std::string &)> on_refusal;  // a record that is not authentic, once
+};
+
+class Sequencer {
+public:
+    Sequencer(Store & store, const RunKeys & keys, const SequencerOptions & options);
+
+    // Reads the store once, without waiting, and closes the round if it is time. Returns whether
+    // there is a new commit. On StoreError call it again later.
+    bool poll(Time now);
+
+    // Called by a hub for every new key, so that presences are seen before the next listing.
+    void note(const std::string & key, Time now);
+
+    bool                          leads() const { return leads_; }
+    const std::optional<Commit> & head() const { return membership_.head(); }
+
+private:
+    bool                       follow(Time now);
+    bool                       catch_up(Time now);
+    bool                       claim(Time now);
+    bool                       look_for_settings();
+    void                       look_for_presences(Time now);
+    void                       take_presence(const std::string & key, Time now);
+    void                       look_for_messages(Time now);
+    std::optional<SeenMessage> find_message(const MessageId & id);
+    void                       look_for_slices();
+    bool                       close(Time now);
+    bool                       write(Commit commit, Time now);
+    bool                       revise(Time now);
+    void                       refuse(const std::string & what);
+    void                       advance(const ChainEntry & entry, Time now);
+    void                       take(const ChainEntry & entry, Time now);
+
+    Store &          store_;
+    RunKeys          keys_;
+    SequencerOptions options_;
+    RunPaths         paths_;
+    CommitLog        log_;
+    Membership       membership_;
+    Retention        retention_;
+
+    bool                  loaded_ = false, leads_ = false, listed_ = false, has_settings_ = false;
+    uint64_t              epoch_ = 0, seen_epoch_ = 0;
+    Time                  moved_{}, looked_{}, looked_lost_{};
+    std::set<std::string> presences_;  // keys that were read
+    std::set<std::string> refused_;    // of the open round, to report each once
+    std::optional<Bytes>
+             pending_;  // a commit whose put may have failed: the same bytes are put again
+    uint64_t pending_index_    = 0;
+    uint32_t pending_revision_ = 0;
+};
+
+}  // namespace gt

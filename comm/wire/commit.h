@@ -1,0 +1,101 @@
+// comm/wire/commit.h — the commit record, which closes a round: the same for every host.
+//
+// Commits form a chain: each contains the digest of the one before. A commit's key is written once,
+// so a round has one commit even with several writers. A later *revision* exists only if a listed
+// message was lost by the store; the next commit's `previous` tells which revision is valid.
+// parse_commit reads untrusted bytes: it checks every bound before it allocates.
+//
+//   body, little-endian; text = u16 length and characters; digest = 32 bytes
+//     u64 epoch | u64 step | u8 phase | digest previous | u32 pace_ms | u64 state_index
+//     | u64 state_digest | u64 complete_at | text validator
+//     u16 n | n hosts:    text name | u64 incarnation | u8 member | u64 since | u64 last_listed | u8 history
+//     u16 n | n messages: u16 place in hosts | u64 incarnation | u64 weight | u64 size | digest | text where
+//     u16 n | n diverged: u16 place in hosts
+//     u16 n | n writers of the slices of a new shared checkpoint: u16 place in hosts
+//     u8 has | u64 index | u64 step | u64 state_digest | digest head | u16 n | n slices:
+//              text host | u64 incarnation | u64 size | u32 n_pieces | digest
+// Read next: membership.h (decides the content), commit-log.h (reads the chain).
+#pragma once
+
+#include "comm/wire/records.h"
+
+namespace gt {
+
+constexpr uint64_t kNone           = ~0ull;  // "no such index or step"
+constexpr size_t   kMaxSlices      = 1024;   // of a shared checkpoint
+constexpr uint32_t kMaxRevision    = 8;
+constexpr size_t   kMaxCommitBytes = 1 << 20;
+
+// A host that has ever joined. It stays listed after it leaves, so last_listed is never forgotten.
+struct CommitHost {
+    std::string name;
+    uint64_t    incarnation = 0;
+    bool        member      = false;  // takes part in the next round
+    uint64_t    since       = 0;      // index at which this incarnation became a member
+    uint64_t    last_listed = kNone;  // last index with a message of this host, any incarnation
+    uint8_t     history     = 0;      // bit 0: listed in this round, bit 1: in the one before, ...
+};
+
+struct CommitMessage {
+    std::string host;
+    uint64_t    incarnation = 0;
+    uint64_t    weight      = 1;
+    uint64_t    size        = 0;  // of the whole value
+    Key32       digest{};         // of the whole value
+    std::string where;            // empty: in the store; else a host that holds a second copy
+};
+
+struct CheckpointSlice {
+    std::string host;  // its writer
+    uint64_t    incarnation = 0;
+    uint64_t    size        = 0;
+    uint32_t    n_pieces    = 0;
+    Key32       digest{};  // of the whole slice, before sealing
+};
+
+// A complete shared checkpoint: the state after `index`, with all slices in the store.
+struct CheckpointList {
+    uint64_t                     index        = 0;
+    uint64_t                     step         = 0;
+    uint64_t                     state_digest = 0;
+    Key32                        head{};  // digest of the commit of that index
+    std::vector<CheckpointSlice> slices;
+};
+
+struct Commit {
+    uint64_t    index    = 0;
+    uint32_t    revision = 0;
+    std::string writer;
+    uint64_t    epoch = 0;
+    uint64_t    step  = kNone;  // of the messages; without messages, the step of the commit before
+    Phase       phase = Phase::single;
+    Key32       previous{};
+    uint32_t    pace_ms      = 0;      // median duration of a round
+    uint64_t    state_index  = 0;      // the majority's shared state after this index
+    uint64_t    state_digest = 0;      // has this digest; 0: unknown
+    uint64_t    complete_at  = kNone;  // index of the last commit that has `complete`
+    std::string validator;
+
+    std::vector<CommitHost>       hosts;     // in the order of joining
+    std::vector<CommitMessage>    messages;  // in the order of hosts
+    std::vector<std::string>      diverged;  // hosts whose state differs from the majority's
+    std::vector<std::string>      writers;   // of a new shared checkpoint of this index
+    std::optional<CheckpointList> complete;
+
+    const CommitHost *    find(const std::string & host) const;
+    const CommitMessage * message_of(const std::string & host) const;
+};
+
+Bytes encode_commit(const RunKeys & keys, const Commit & commit);
+
+// Nothing if `value` is not an authentic commit of that index and revision; `why` (may be null)
+// then says why.
+[[nodiscard]] std::optional<Commit> parse_commit(
+    const RunKeys &          keys,
+    uint64_t                 index,
+    uint32_t                 revision,
+    std::span<const uint8_t> value,
+    std::string *            why = nullptr
+);
+
+}  // namespace gt

@@ -1,0 +1,89 @@
+// comm/wire/keys.h — the keys of a run in its store: how they are made and how they are parsed.
+//
+// The only place that knows the grammar of keys; protocol.md lists them with their values. Rounds
+// are numbered densely here: the *index*. The trainer's own number, the *step*, travels in messages.
+#pragma once
+
+#include "ggml-train/base/base.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace gt {
+
+// The sender of a message, and the round it is for.
+struct MessageId {
+    uint64_t    index = 0;
+    std::string host;
+    uint64_t    incarnation = 0;
+};
+
+struct PresenceKey {
+    std::string host;
+    uint64_t    incarnation = 0;
+    bool        leaving     = false;
+};
+
+struct CommitKey {
+    uint64_t index    = 0;
+    uint32_t revision = 0;
+};
+
+// A message, or a shard of a dense exchange: the values that hosts may serve themselves.
+struct BulkKey {
+    MessageId id;
+    bool      is_message = false;
+};
+
+// All keys of a run begin with `root`. Functions in the plural return prefixes.
+struct RunPaths {
+    explicit RunPaths(uint64_t run);
+
+    std::string messages() const;
+    std::string messages(uint64_t index) const;
+    std::string message(const MessageId & id) const;
+    std::string message(uint64_t index, const std::string & host, uint64_t incarnation) const;
+    std::string held(uint64_t index) const;
+    std::string held(const MessageId & id) const;
+    std::string commits() const;
+    std::string commit(uint64_t index, uint32_t revision) const;
+    std::string presences() const;
+    std::string presences(const std::string & host) const;
+    std::string hello(const std::string & host, uint64_t incarnation) const;
+    std::string leave(const std::string & host, uint64_t incarnation) const;
+    std::string epochs() const;
+    std::string epoch(uint64_t epoch) const;
+    std::string parts(uint64_t index) const;
+    std::string
+    pieces(uint64_t index, int part, const std::string & host, uint64_t incarnation) const;
+    std::string piece(const std::string & pieces, int piece) const;
+    std::string readies(uint64_t index) const;
+    std::string
+    ready(uint64_t index, int part, const std::string & host, uint64_t incarnation) const;
+    std::string losts(uint64_t index, uint32_t revision) const;
+    std::string lost(uint64_t index, uint32_t revision, const std::string & host) const;
+    std::string floors() const;
+    std::string floor(uint64_t index) const;
+    std::string shards(uint64_t index) const;
+    std::string
+    shard(uint64_t index, const std::string & host, uint64_t incarnation, int shard) const;
+    std::string settings() const;
+    std::string model() const;
+    std::string probe() const;                          // for probe_atomic_create
+    std::string check(const std::string & host) const;  // for check_store
+
+    // Each returns nothing if the key is of another kind or malformed.
+    [[nodiscard]] std::optional<PresenceKey> parse_presence(const std::string & key) const;
+    [[nodiscard]] std::optional<CommitKey>   parse_commit(const std::string & key) const;
+    [[nodiscard]] std::optional<BulkKey>     parse_bulk(const std::string & key) const;
+    [[nodiscard]] std::optional<uint64_t>    parse_epoch(const std::string & key) const;
+    [[nodiscard]] std::optional<uint64_t>    parse_floor(const std::string & key) const;
+
+    std::string root;  // "r0123456789abcdef/"
+};
+
+// A decimal number and nothing else.
+[[nodiscard]] std::optional<uint64_t> parse_number(std::string_view text);
+
+}  // namespace gt

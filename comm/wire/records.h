@@ -1,0 +1,114 @@
+// comm/wire/records.h — messages and the small records of a run.
+//
+// Every value is a frame (frame.h). Messages, checkpoint pieces and shards are sealed: only hosts
+// can write and read them. All other records end in a tag made with the commit key: hosts and the
+// hub can write them. A reader computes what it expects from the key it asked for (keys.h), never
+// from the value, so a record that was copied to another key is rejected. protocol.md has the tables.
+#pragma once
+
+#include "comm/wire/frame.h"
+#include "comm/wire/keys.h"
+#include "comm/wire/seal.h"
+
+#include <vector>
+
+namespace gt {
+
+class WireReader;
+
+enum class Kind : uint8_t {
+    message  = 1,
+    commit   = 2,
+    presence = 3,  // hello or leave
+    epoch    = 4,
+    piece    = 5,  // of a slice of the shared checkpoint
+    ready    = 6,  // a slice of the shared checkpoint is in the store
+    lost     = 7,  // a listed message can't be fetched
+    floor    = 8,  // older rounds may be removed
+    shard    = 9,  // of a dense exchange
+    settings = 10,
+    model    = 11,
+    held     = 12,  // a second member holds a message that its sender serves
+};
+
+// Identifies a record; the tag covers it.
+struct RecordHead {
+    Kind        kind  = Kind::presence;
+    uint64_t    index = 0;
+    std::string host;
+    uint64_t    incarnation = 0;
+};
+
+Bytes make_record(const RunKeys & keys, const RecordHead & head, std::span<const uint8_t> body);
+
+// The body, if the record is complete, authentic and identified by `expected`. An empty
+// expected.host accepts any author and stores it in `author`.
+[[nodiscard]] std::optional<Bytes> parse_record(
+    const RunKeys &          keys,
+    const RecordHead &       expected,
+    std::span<const uint8_t> value,
+    std::string *            author = nullptr
+);
+
+// The record `lost` of `host`: the senders of the listed messages that it can't fetch.
+Bytes make_lost(
+    const RunKeys &                  keys,
+    uint64_t                         index,
+    const std::string &              host,
+    uint64_t                         incarnation,
+    const std::vector<std::string> & senders
+);
+[[nodiscard]] std::optional<std::vector<std::string>> parse_lost(
+    const RunKeys &          keys,
+    uint64_t                 index,
+    const std::string &      host,
+    uint64_t                 incarnation,
+    std::span<const uint8_t> value
+);
+
+// What a message carries.
+enum class Phase : uint8_t {
+    single  = 0,  // an update, applied when its commit is
+    inputs  = 1,  // of a dense exchange: digests of the sender's shards
+    outputs = 2,  // of a dense exchange: digests of the shards that the sender has averaged
+};
+
+// The head of a message, which the sequencer reads: in clear, and again inside the sealed text.
+struct MessageHead {
+    uint64_t step   = 0;
+    Phase    phase  = Phase::single;
+    uint64_t weight = 1;        // samples
+    Key32    base{};            // digest of the newest commit that the sender has applied
+    uint64_t state_index  = 0;  // the shared state after this index
+    uint64_t state_digest = 0;  // has this digest; 0: unknown
+    uint32_t n_body_bytes = 0;
+    float    loss = 0, tokens_s = 0, waited_s = 0;  // metrics of the step, for the status page
+    uint64_t up_bytes = 0, down_bytes = 0;          // since the start
+};
+constexpr size_t   kMessageHeadBytes = 101;
+constexpr uint64_t kMaxWeight        = 1ull << 40;
+
+Bytes make_message(
+    const RunKeys &          keys,
+    const MessageId &        id,
+    const MessageHead &      head,
+    std::span<const uint8_t> body
+);
+
+// Reads a head and checks its bounds; `in` may continue behind it.
+[[nodiscard]] std::optional<MessageHead> read_message_head(WireReader & in);
+
+// The head of a message, without the seal key.
+[[nodiscard]] std::optional<MessageHead>
+parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> value);
+
+// The body of a message. Nothing if it is not authentic: every host gets the same result from the
+// same bytes.
+[[nodiscard]] std::optional<Bytes> open_message(
+    const RunKeys &          keys,
+    const MessageId &        id,
+    std::span<const uint8_t> value,
+    MessageHead *            head = nullptr
+);
+
+}  // namespace gt

@@ -1,0 +1,161 @@
+#include "ggml-train/base/base.h"
+
+#include <condition_variable>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+namespace gt {
+
+const char * const kVersion = GT_VERSION;
+
+std::string format(const char * fmt, ...) {
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    std::string text(std::vsnprintf(nullptr, 0, fmt, args), '\0');
+    std::vsnprintf(text.data(), text.size() + 1, fmt, again);
+    va_end(again);
+    va_end(args);
+    return text;
+}
+
+void check_failed(const char * what, const char * why, const char * file, int line) {
+    std::fprintf(stderr, "%s:%d: check failed: %s (%s)\n", file, line, what, why);
+    std::abort();
+}
+
+// The finaliser of splitmix64: every input bit reaches every output bit.
+static uint64_t mix(uint64_t x) {
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9ull;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+uint64_t random_bits(uint64_t seed, uint64_t a, uint64_t b, uint64_t c) {
+    constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ull;
+    uint64_t           x       = mix(seed + kGolden);
+    x                          = mix(x ^ (a + 1) * kGolden);
+    x                          = mix(x ^ (b + 2) * kGolden);
+    return mix(x ^ (c + 3) * kGolden);
+}
+
+float random_uniform(uint64_t bits) {
+    return static_cast<float>(bits >> 40) * (1.0f / 16777216.0f);
+}
+
+uint64_t digest64(std::span<const uint8_t> data, uint64_t seed) {
+    uint64_t     h = mix(seed ^ (data.size() * 0x9e3779b97f4a7c15ull));
+    const size_t n = data.size() / 8;
+    for (size_t i = 0; i < n; ++i) {
+        uint64_t word = 0;
+        std::memcpy(&word, data.data() + 8 * i, 8);
+        h = (h ^ word) * 0x9fb21c651e98df25ull;
+        h ^= h >> 32;
+    }
+    uint64_t tail = 0;
+    for (size_t i = 8 * n; i < data.size(); ++i) {
+        tail = tail << 8 | data[i];
+    }
+    return mix(h ^ tail);
+}
+
+uint64_t digest64(const std::string & text, uint64_t seed) {
+    return digest64({reinterpret_cast<const uint8_t *>(text.data()), text.size()}, seed);
+}
+
+struct Workers::Impl {
+    std::vector<std::thread>              threads;
+    std::mutex                            mutex;
+    std::condition_variable               start, done;
+    const std::function<void(int, int)> * fn         = nullptr;
+    uint64_t                              generation = 0;
+    int                                   n_running  = 0;
+    bool                                  stop       = false;
+    std::exception_ptr                    error;
+
+    void call(int i, int n) {
+        try {
+            (*fn)(i, n);
+        } catch (...) {
+            const std::lock_guard lock(mutex);
+            if (!error) {
+                error = std::current_exception();
+            }
+        }
+    }
+
+    void loop(int i, int n) {
+        for (uint64_t seen = 0;;) {
+            {
+                std::unique_lock lock(mutex);
+                start.wait(lock, [&] { return stop || generation != seen; });
+                if (stop) {
+                    return;
+                }
+                seen = generation;
+            }
+            call(i, n);
+            const std::lock_guard lock(mutex);
+            if (--n_running == 0) {
+                done.notify_one();
+            }
+        }
+    }
+};
+
+Workers::Workers(int n_threads) : impl_(std::make_unique<Impl>()) {
+    GT_CHECK(n_threads >= 1, "a pool has at least the calling thread");
+    for (int i = 1; i < n_threads; ++i) {
+        impl_->threads.emplace_back([this, i, n_threads] { impl_->loop(i, n_threads); });
+    }
+}
+
+Workers::~Workers() {
+    {
+        const std::lock_guard lock(impl_->mutex);
+        impl_->stop = true;
+    }
+    impl_->start.notify_all();
+    for (std::thread & thread : impl_->threads) {
+        thread.join();
+    }
+}
+
+int Workers::size() const {
+    return static_cast<int>(impl_->threads.size()) + 1;
+}
+
+void Workers::run(const std::function<void(int, int)> & fn) {
+    {
+        const std::lock_guard lock(impl_->mutex);
+        impl_->fn        = &fn;
+        impl_->n_running = size() - 1;
+        impl_->error     = nullptr;
+        ++impl_->generation;
+    }
+    impl_->start.notify_all();
+    impl_->call(0, size());
+    std::unique_lock lock(impl_->mutex);
+    impl_->done.wait(lock, [&] { return impl_->n_running == 0; });
+    if (impl_->error) {
+        std::rethrow_exception(impl_->error);
+    }
+}
+
+void Workers::split(int64_t n, const std::function<void(int64_t, int64_t)> & fn) {
+    run([&](int i, int parts) {
+        const int64_t begin = n * i / parts, end = n * (i + 1) / parts;
+        if (begin < end) {
+            fn(begin, end);
+        }
+    });
+}
+
+}  // namespace gt

@@ -1,0 +1,61 @@
+// ggml-train/base/device.h — the memory of a rank's device and our kernels on it (cuda/table.h), as
+// optimizers, checkpoints and digests use them. No ggml header; device/backend.h makes one.
+#pragma once
+
+#include "ggml-train/base/base.h"
+
+#include <functional>
+
+namespace gt {
+
+namespace cuda {
+struct Kernels;
+}
+
+class Device {
+public:
+    virtual ~Device() = default;
+
+    // Zeroed memory that lives as long as the device. If there is too little, an Error names the size.
+    [[nodiscard]] virtual void * alloc(size_t bytes, const char * what) = 0;
+
+    // Memory for small results of kernels, valid until the next call.
+    [[nodiscard]] virtual void * scratch(size_t bytes) = 0;
+
+    // Copies. They return when the copy and all kernels started before it are done. Any thread may
+    // call them while the rank's own thread waits.
+    virtual void read(void * host, const void * device, size_t bytes)  = 0;
+    virtual void write(void * device, const void * host, size_t bytes) = 0;
+
+    // Waits for the kernels that this thread started. All run on the default stream (null).
+    virtual void wait() = 0;
+
+    // Runs fn, which passes the device's memory to another library such as NCCL.
+    virtual void lend(const std::function<void()> & fn) = 0;
+
+    // Also selects the device for the calling thread: call it before every launch.
+    virtual const cuda::Kernels & kernels() const = 0;
+};
+
+// Floats in the memory of a device or, if device is null, of the host.
+struct Floats {
+    std::span<float> values;
+    Device *         device = nullptr;
+
+    std::vector<float> read() const;
+    void               write(std::span<const float> from) const;  // REQUIRES: the same size
+    void               zero() const;
+};
+
+// Floats for the host to read: in place, or copied from the device.
+class HostView {
+public:
+    explicit HostView(const Floats & floats);
+    std::span<const float> values() const { return values_; }
+
+private:
+    std::vector<float>     copy_;
+    std::span<const float> values_;
+};
+
+}  // namespace gt

@@ -1,0 +1,110 @@
+#include "ggml-train/device/backend.h"
+
+#include "ggml-train/device/device-ggml.h"
+
+#include <algorithm>
+#include <ggml-alloc.h>
+#include <ggml-cpu.h>
+
+namespace gt {
+
+void Backend::PoolDeleter::operator()(struct ggml_threadpool * pool) const {
+    ggml_threadpool_free(pool);
+}
+
+static DeviceSpec only(const std::string & text) {
+    const std::vector<DeviceSpec> devices = parse_devices(text);
+    GT_CHECK(devices.size() == 1, "a backend is one device");
+    return devices[0];
+}
+
+Backend::Backend(const std::string & device, int n_threads) : Backend(only(device), n_threads) {}
+
+Backend::Backend(const DeviceSpec & spec, int n_threads) : n_threads_(n_threads) {
+    const ggml_backend_dev_t dev    = find_device(spec);
+    const char *             params = spec.params.empty() ? nullptr : spec.params.c_str();
+    backend_.reset(ggml_backend_dev_init(dev, params));
+    if (!backend_) {
+        throw Error(spec.name() + ": ggml's backend cannot use this device; use --device cpu");
+    }
+    set_threads(ggml_backend_dev_backend_reg(dev));
+    if (const cuda::Kernels * kernels = find_kernels(dev)) {
+        device_ = make_device(get(), *kernels, spec.index);
+    }
+}
+
+void Backend::set_threads(ggml_backend_reg_t reg) {
+    const auto set = reinterpret_cast<ggml_backend_set_n_threads_t>(
+        ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_n_threads")
+    );
+    if (set) {
+        set(get(), n_threads_);
+    }
+    if (ggml_backend_is_cpu(get())) {
+        ggml_threadpool_params params = ggml_threadpool_params_default(n_threads_);
+        params.poll                   = 0;  // sleep between graphs: other threads need the cores
+        pool_.reset(ggml_threadpool_new(&params));
+        ggml_backend_cpu_set_threadpool(get(), pool_.get());
+    }
+}
+
+Backend::~Backend() {
+    device_.reset();
+    backend_.reset();  // before the pool it uses
+}
+
+bool Backend::is_host() const {
+    return ggml_backend_buft_is_host(ggml_backend_get_default_buffer_type(get()));
+}
+
+ggml_backend_buffer_ptr Backend::allocate(ggml_context * ctx, const char * what) const {
+    size_t bytes = 0;
+    for (ggml_tensor * t = ggml_get_first_tensor(ctx); t; t = ggml_get_next_tensor(ctx, t)) {
+        bytes += ggml_nbytes(t);
+    }
+    ggml_backend_buffer_ptr buffer(ggml_backend_alloc_ctx_tensors(ctx, get()));
+    if (!buffer) {
+        throw Error(format(
+            "out of memory: %.1f MB for %s on %s; take a smaller --micro, more --ranks with "
+            "--shard full, or a smaller model",
+            bytes / 1e6, what, ggml_backend_name(get())
+        ));
+    }
+    ggml_backend_buffer_clear(buffer.get(), 0);
+    return buffer;
+}
+
+ggml_gallocr_ptr Backend::plan(std::vector<ggml_cgraph *> graphs) const {
+    const auto buft = ggml_backend_get_default_buffer_type(get());
+    const auto size = [&](ggml_cgraph * graph) {
+        const ggml_gallocr_ptr measure(ggml_gallocr_new(buft));
+        size_t                 bytes = 0;
+        ggml_gallocr_reserve_n_size(measure.get(), graph, nullptr, nullptr, &bytes);
+        return bytes;
+    };
+    // the largest first: the memory made for it stays where it is
+    std::sort(graphs.begin(), graphs.end(), [&](auto * a, auto * b) { return size(a) > size(b); });
+    ggml_gallocr_ptr plan(ggml_gallocr_new(buft));
+    for (ggml_cgraph * graph : graphs) {
+        if (!ggml_gallocr_alloc_graph(plan.get(), graph)) {
+            throw Error(format(
+                "out of memory: %.1f MB for activations on %s; take a smaller --micro or "
+                "--context, "
+                "or --recompute",
+                static_cast<double>(size(graph)) / 1e6, ggml_backend_name(get())
+            ));
+        }
+    }
+    return plan;
+}
+
+ggml_context_ptr make_context(size_t n_tensors, size_t graph_nodes) {
+    const size_t graph = graph_nodes ? ggml_graph_overhead_custom(graph_nodes, false) : 0;
+    return ggml_context_ptr(ggml_init(
+        {.mem_size   = n_tensors * ggml_tensor_overhead() + graph,
+         .mem_buffer = nullptr,
+         .no_alloc   = true}
+    ));
+}
+
+}  // namespace gt

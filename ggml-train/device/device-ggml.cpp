@@ -1,0 +1,84 @@
+#include "ggml-train/device/device-ggml.h"
+
+#include "ggml-train/cuda/table.h"
+#include "ggml-train/device/registry.h"
+
+#include <ggml-cpp.h>
+
+namespace gt {
+
+namespace {
+
+class GgmlDevice : public Device {
+public:
+    GgmlDevice(ggml_backend_t backend, const cuda::Kernels & kernels, int index)
+        : backend_(backend), kernels_(kernels), index_(index) {}
+
+    void * alloc(size_t bytes, const char * what) override {
+        ggml_backend_buffer_ptr buffer(
+            ggml_backend_alloc_buffer(backend_, std::max<size_t>(bytes, 1))
+        );
+        if (!buffer) {
+            throw Error(format(
+                "out of memory: %.1f MB for %s on %s; take a smaller model, or --shard full over "
+                "more devices",
+                static_cast<double>(bytes) / 1e6, what, ggml_backend_name(backend_)
+            ));
+        }
+        ggml_backend_buffer_clear(buffer.get(), 0);
+        buffers_.push_back(std::move(buffer));
+        return ggml_backend_buffer_get_base(buffers_.back().get());
+    }
+
+    void * scratch(size_t bytes) override {
+        if (bytes > scratch_bytes_) {
+            scratch_bytes_ = bytes;
+            scratch_       = alloc(bytes, "small results");
+        }
+        return scratch_;
+    }
+
+    void read(void * host, const void * device, size_t bytes) override {
+        kernels().copy_out(nullptr, host, device, bytes);
+        wait();
+    }
+
+    void write(void * device, const void * host, size_t bytes) override {
+        kernels().copy_in(nullptr, device, host, bytes);
+        wait();
+    }
+
+    void wait() override {
+        lend([] {});
+    }
+
+    // Kernels that were started before may run as late as in synchronize: the memory is lent by then.
+    void lend(const std::function<void()> & fn) override {
+        const std::shared_ptr<void> lent = lend_memory(backend_);
+        kernels().synchronize(nullptr);
+        fn();
+    }
+
+    // Selects the device again: this thread may have used another one meanwhile.
+    const cuda::Kernels & kernels() const override {
+        kernels_.set_device(index_);
+        return kernels_;
+    }
+
+private:
+    ggml_backend_t                       backend_;
+    const cuda::Kernels &                kernels_;
+    int                                  index_;
+    std::vector<ggml_backend_buffer_ptr> buffers_;
+    void *                               scratch_       = nullptr;
+    size_t                               scratch_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Device>
+make_device(ggml_backend_t backend, const cuda::Kernels & kernels, int index) {
+    return std::make_unique<GgmlDevice>(backend, kernels, index);
+}
+
+}  // namespace gt

@@ -1,0 +1,286 @@
+#include "ggml-train/graph/fused.h"
+
+#include "ggml-train/graph/fused-args.h"
+
+#include <cstring>
+#include <ggml-impl.h>
+
+namespace gt {
+
+// op_params of a custom node begins with ggml's own parameters; ours follow.
+constexpr size_t kParamsAt = sizeof(ggml_custom_op_params);
+static_assert(kParamsAt + sizeof(FusedParams) <= GGML_MAX_OP_PARAMS);
+
+static void run_node(ggml_tensor * dst, int part, int n_parts, void * userdata) {
+    static_cast<const FusedOp *>(userdata)->run(dst, fused_params(dst), part, n_parts);
+}
+
+static ggml_tensor * finish(ggml_tensor * node, const FusedOp & op, const FusedParams & params) {
+    std::memcpy(reinterpret_cast<char *>(node->op_params) + kParamsAt, &params, sizeof(params));
+    ggml_set_name(node, op.name);
+    return node;
+}
+
+ggml_tensor * fused_node(
+    ggml_context *                     ctx,
+    const FusedOp &                    op,
+    std::array<int64_t, 4>             ne,
+    const std::vector<ggml_tensor *> & args,
+    const FusedParams &                params
+) {
+    std::vector<ggml_tensor *> list(args);  // ggml wants it mutable
+    ggml_tensor *              node = ggml_custom_4d(
+                     ctx, GGML_TYPE_F32, ne[0], ne[1], ne[2], ne[3], list.data(), static_cast<int>(list.size()),
+                     run_node, GGML_N_TASKS_MAX, const_cast<FusedOp *>(&op)
+                 );
+    return finish(node, op, params);
+}
+
+ggml_tensor * fused_inplace(
+    ggml_context *                     ctx,
+    const FusedOp &                    op,
+    ggml_tensor *                      target,
+    const std::vector<ggml_tensor *> & args,
+    const FusedParams &                params
+) {
+    std::vector<ggml_tensor *> list(args);  // ggml wants it mutable
+    ggml_tensor *              node = ggml_custom_inplace(
+                     ctx, target, list.data(), static_cast<int>(list.size()), run_node, GGML_N_TASKS_MAX,
+                     const_cast<FusedOp *>(&op)
+                 );
+    return finish(node, op, params);
+}
+
+const FusedOp * fused_op(const ggml_tensor * node) {
+    if (node->op != GGML_OP_CUSTOM) {
+        return nullptr;
+    }
+    ggml_custom_op_params record;
+    std::memcpy(&record, node->op_params, sizeof(record));
+    return record.fun == run_node ? static_cast<const FusedOp *>(record.userdata) : nullptr;
+}
+
+FusedParams fused_params(const ggml_tensor * node) {
+    FusedParams params;
+    std::memcpy(
+        &params, reinterpret_cast<const char *>(node->op_params) + kParamsAt, sizeof(params)
+    );
+    return params;
+}
+
+// ---- the table -----------------------------------------------------------------------------------
+
+// i0: number of weights, i1: has biases, i2: has residual.
+static void run_linear(const ggml_tensor * y, const FusedParams & p, int i, int n) {
+    const ggml_tensor * x        = y->src[0];
+    const ggml_tensor * residual = p.i[2] ? y->src[1 + p.i[0] * (p.i[1] ? 2 : 1)] : nullptr;
+    int64_t             column   = 0;
+    for (int w = 0; w < p.i[0]; ++w) {
+        const ggml_tensor * weight = y->src[1 + w];
+        cpu::gemm(
+            {i, n}, {.tb       = true,
+                     .M        = rows(x),
+                     .N        = weight->ne[1],
+                     .K        = x->ne[0],
+                     .A        = data(x),
+                     .lda      = x->ne[0],
+                     .B        = data(weight),
+                     .ldb      = x->ne[0],
+                     .C        = data(y) + column,
+                     .ldc      = y->ne[0],
+                     .bias     = p.i[1] ? data(y->src[1 + p.i[0] + w]) : nullptr,
+                     .residual = residual ? data(residual) + column : nullptr}
+        );
+        column += weight->ne[1];
+    }
+}
+
+// i0: number of weights, i1: has add, i2: in place (the target comes first).
+static void run_linear_back_x(const ggml_tensor * dx, const FusedParams & p, int i, int n) {
+    ggml_tensor * const * src    = dx->src + p.i[2];
+    const ggml_tensor *   dy     = src[0];
+    int64_t               column = 0;
+    for (int w = 0; w < p.i[0]; ++w) {
+        const ggml_tensor * weight = src[1 + p.i[1] + w];
+        cpu::gemm(
+            {i, n}, {.M        = rows(dy),
+                     .N        = dx->ne[0],
+                     .K        = weight->ne[1],
+                     .A        = data(dy) + column,
+                     .lda      = dy->ne[0],
+                     .B        = data(weight),
+                     .ldb      = weight->ne[0],
+                     .C        = data(dx),
+                     .ldc      = dx->ne[0],
+                     .beta     = w == 0 ? 0.0f : 1.0f,
+                     .residual = w == 0 && p.i[1] ? data(src[1]) : nullptr}
+        );
+        column += weight->ne[1];
+    }
+}
+
+// i0: first column of dy that belongs to this weight.
+static void run_linear_back_w(const ggml_tensor * dw, const FusedParams & p, int i, int n) {
+    const ggml_tensor * dy = dw->src[1];
+    const ggml_tensor * x  = dw->src[2];
+    cpu::gemm(
+        {i, n}, {.ta   = true,
+                 .M    = dw->ne[1],
+                 .N    = x->ne[0],
+                 .K    = rows(x),
+                 .A    = data(dy) + p.i[0],
+                 .lda  = dy->ne[0],
+                 .B    = data(x),
+                 .ldb  = x->ne[0],
+                 .C    = data(dw),
+                 .ldc  = dw->ne[0],
+                 .beta = *data(dw->src[3])}
+    );
+}
+
+static void run_sum_rows(const ggml_tensor * db, const FusedParams & p, int i, int n) {
+    const ggml_tensor * dy = db->src[1];
+    cpu::sum_rows(
+        {i, n}, rows(dy), db->ne[0], data(dy) + p.i[0], dy->ne[0], *data(db->src[2]), data(db)
+    );
+}
+
+// f0: epsilon.
+static void run_layer_norm(const ggml_tensor * y, const FusedParams & p, int i, int n) {
+    const ggml_tensor * x = y->src[0];
+    cpu::layer_norm(
+        {i, n}, rows(x), x->ne[0], p.f[0], data(x), data(y->src[1]), data(y->src[2]), data(y),
+        data(y->src[3])
+    );
+}
+
+static void run_rms_norm(const ggml_tensor * y, const FusedParams & p, int i, int n) {
+    const ggml_tensor * x = y->src[0];
+    cpu::rms_norm(
+        {i, n}, rows(x), x->ne[0], p.f[0], data(x), data(y->src[1]), data(y), data(y->src[2])
+    );
+}
+
+// i0: 1 for RMSNorm.
+static void run_norm_back_x(const ggml_tensor * dx, const FusedParams & p, int i, int n) {
+    const auto kernel = p.i[0] ? cpu::rms_norm_back : cpu::layer_norm_back;
+    kernel(
+        {i, n}, rows(dx), dx->ne[0], data(dx->src[0]), data(dx->src[1]), data(dx->src[2]),
+        data(dx->src[3]), data(dx->src[4]), data(dx)
+    );
+}
+
+static void run_norm_back_w(const ggml_tensor * dw, const FusedParams &, int i, int n) {
+    const ggml_tensor * dy = dw->src[1];
+    cpu::norm_back_params(
+        {i, n}, rows(dy), dy->ne[0], data(dy), data(dw->src[2]), data(dw->src[3]),
+        *data(dw->src[4]), data(dw), data(dw->src[5])
+    );
+}
+
+// i0: cpu::Gelu.
+static void run_gelu(const ggml_tensor * y, const FusedParams & p, int i, int n) {
+    cpu::gelu({i, n}, ggml_nelements(y), cpu::Gelu(p.i[0]), data(y->src[0]), data(y));
+}
+
+static void run_gelu_back(const ggml_tensor * dx, const FusedParams & p, int i, int n) {
+    cpu::gelu_back(
+        {i, n}, ggml_nelements(dx), cpu::Gelu(p.i[0]), data(dx->src[0]), data(dx->src[1]), data(dx)
+    );
+}
+
+static void run_swiglu(const ggml_tensor * y, const FusedParams &, int i, int n) {
+    cpu::swiglu({i, n}, ggml_nelements(y), data(y->src[0]), data(y->src[1]), data(y));
+}
+
+static void run_swiglu_back(const ggml_tensor * both, const FusedParams &, int i, int n) {
+    const int64_t count = ggml_nelements(both) / 2;
+    cpu::swiglu_back(
+        {i, n}, count, data(both->src[0]), data(both->src[1]), data(both->src[2]), data(both),
+        data(both) + count
+    );
+}
+
+// i: T, heads, rotated heads, D, backward. f0: base.
+static void run_rope(const ggml_tensor * y, const FusedParams & p, int i, int n) {
+    cpu::rope(
+        {i, n}, rows(y) / p.i[0], p.i[0], p.i[1], p.i[2], p.i[3], p.f[0], p.i[4] != 0,
+        data(y->src[0]), data(y)
+    );
+}
+
+static void run_attention(const ggml_tensor * o, const FusedParams & p, int i, int n) {
+    cpu::attention({i, n}, attention_of(p, rows(o)), data(o->src[0]), data(o), data(o->src[1]));
+}
+
+static void run_attention_back(const ggml_tensor * dqkv, const FusedParams & p, int i, int n) {
+    cpu::attention_back(
+        {i, n}, attention_of(p, rows(dqkv)), data(dqkv->src[0]), data(dqkv->src[1]),
+        data(dqkv->src[2]), data(dqkv->src[3]), data(dqkv)
+    );
+}
+
+// i0: T.
+static void run_embedding(const ggml_tensor * x, const FusedParams & p, int i, int n) {
+    cpu::embedding(
+        {i, n}, rows(x), p.i[0], x->ne[0], ints(x->src[1]), data(x->src[0]), data(x->src[2]),
+        data(x)
+    );
+}
+
+static void run_embedding_back(const ggml_tensor * grad, const FusedParams &, int i, int n) {
+    const ggml_tensor * dx = grad->src[1];
+    cpu::embedding_back(
+        {i, n}, rows(dx), grad->ne[1], grad->ne[0], ints(grad->src[2]), data(dx),
+        *data(grad->src[3]), data(grad)
+    );
+}
+
+// i0: T.
+static void run_position_back(const ggml_tensor * grad, const FusedParams & p, int i, int n) {
+    const ggml_tensor * dx = grad->src[1];
+    cpu::position_back(
+        {i, n}, rows(dx) / p.i[0], p.i[0], grad->ne[0], data(dx), *data(grad->src[2]), data(grad)
+    );
+}
+
+// i: V, with gradient. f0: label smoothing.
+static void run_cross_entropy(const ggml_tensor * logits, const FusedParams & p, int i, int n) {
+    cpu::cross_entropy(
+        {i, n}, rows(logits), p.i[0], logits->ne[0], data(logits), ints(logits->src[1]), p.f[0],
+        *data(logits->src[2]), p.i[1] != 0, data(logits->src[3])
+    );
+}
+
+static void run_accumulate(const ggml_tensor * grad, const FusedParams &, int i, int n) {
+    const float * g     = data(grad->src[1]);
+    const float   beta  = *data(grad->src[2]);
+    float *       out   = data(grad);
+    const int64_t count = ggml_nelements(grad);
+    for (int64_t k = count * i / n; k < count * (i + 1) / n; ++k) {
+        out[k] = beta == 0.0f ? g[k] : out[k] + g[k];
+    }
+}
+
+const FusedOp kLinear        = {"linear", false, run_linear};
+const FusedOp kLinearBackX   = {"linear_back_x", false, run_linear_back_x};
+const FusedOp kLinearBackW   = {"linear_back_w", false, run_linear_back_w};
+const FusedOp kSumRows       = {"sum_rows", false, run_sum_rows};
+const FusedOp kLayerNorm     = {"layer_norm", true, run_layer_norm};
+const FusedOp kRmsNorm       = {"rms_norm", true, run_rms_norm};
+const FusedOp kNormBackX     = {"norm_back_x", false, run_norm_back_x};
+const FusedOp kNormBackW     = {"norm_back_w", false, run_norm_back_w};
+const FusedOp kGelu          = {"gelu", true, run_gelu};
+const FusedOp kGeluBack      = {"gelu_back", false, run_gelu_back};
+const FusedOp kSwiglu        = {"swiglu", true, run_swiglu};
+const FusedOp kSwigluBack    = {"swiglu_back", false, run_swiglu_back};
+const FusedOp kRope          = {"rope", false, run_rope};
+const FusedOp kAttention     = {"attention", false, run_attention};
+const FusedOp kAttentionBack = {"attention_back", false, run_attention_back};
+const FusedOp kEmbedding     = {"embedding", false, run_embedding};
+const FusedOp kEmbeddingBack = {"embedding_back", false, run_embedding_back};
+const FusedOp kPositionBack  = {"position_back", false, run_position_back};
+const FusedOp kCrossEntropy  = {"cross_entropy", false, run_cross_entropy};
+const FusedOp kAccumulate    = {"accumulate", false, run_accumulate};
+
+}  // namespace gt

@@ -1,0 +1,211 @@
+#include "ggml-train/graph/loss.h"
+
+#include <algorithm>
+
+namespace gt {
+
+// Columns per chunk: as many as 64 MB of logits hold.
+static int64_t chunk_columns(int64_t V, int64_t N) {
+    const int64_t most   = std::max<int64_t>(1, (int64_t{16} << 20) / V);
+    const int64_t chunks = (N + most - 1) / most;
+    return (N + chunks - 1) / chunks;
+}
+
+static ggml_tensor * columns(ggml_context * ctx, ggml_tensor * x, int64_t begin, int64_t n) {
+    return ggml_view_2d(ctx, x, x->ne[0], n, x->nb[1], begin * x->nb[1]);
+}
+
+static ggml_tensor * elements(ggml_context * ctx, ggml_tensor * x, int64_t begin, int64_t n) {
+    return ggml_view_1d(ctx, x, n, begin * ggml_element_size(x));
+}
+
+// The rows of a weight that are real, without the padding.
+static ggml_tensor * real_rows(ggml_context * ctx, ggml_tensor * w, int64_t V) {
+    return w->ne[1] == V ? w : ggml_view_2d(ctx, w, w->ne[0], V, w->nb[1], 0);
+}
+
+// The gradients of a chunk's products from that of its logits, g [V, n]: of weight, bias and x [C, n].
+static void products_back(
+    Ops &         ops,
+    const Head &  head,
+    Autograd &    autograd,
+    ggml_tensor * x,
+    ggml_tensor * g,
+    ggml_tensor * dx
+) {
+    ggml_context * ctx = ops.ctx();
+    const int64_t  V   = g->ne[0];
+    if (head.weight->grad) {
+        ggml_tensor * dw = ggml_mul_mat(
+            ctx, ops.factor(ggml_transpose(ctx, x)), ggml_cont(ctx, ggml_transpose(ctx, g))
+        );
+        autograd.emit(ggml_add_inplace(ctx, real_rows(ctx, head.weight->grad, V), dw));
+    }
+    if (head.bias) {
+        autograd.add_sum(head.bias->weight, g);
+    }
+    ggml_tensor * w    = real_rows(ctx, head.weight->weight, V);
+    ggml_tensor * back = ggml_mul_mat(ctx, ops.factor(ggml_transpose(ctx, w)), g);  // [C, n]
+    autograd.emit(ggml_cpy(ctx, back, dx));
+}
+
+static void products_back_fused(
+    Ops &         ops,
+    const Head &  head,
+    Autograd &    autograd,
+    ggml_tensor * x,
+    ggml_tensor * g,
+    ggml_tensor * dx
+) {
+    ggml_context * ctx = ops.ctx();
+    ggml_tensor *  w   = head.weight->weight;
+    if (head.weight->grad) {
+        ggml_tensor * beta = autograd.next_beta(w);
+        autograd.emit(fused_inplace(ctx, kLinearBackW, head.weight->grad, {g, x, beta}));
+    }
+    if (head.bias && head.bias->grad) {
+        ggml_tensor * beta = autograd.next_beta(head.bias->weight);
+        autograd.emit(fused_inplace(ctx, kSumRows, head.bias->grad, {g, beta}));
+    }
+    autograd.emit(fused_inplace(ctx, kLinearBackX, dx, {g, w}, {.i = {1, 0, 1}}));
+}
+
+// With cross entropy as a node of ours.
+static void fused_chunk(
+    Ops &              ops,
+    ggml_cgraph *      graph,
+    const Head &       head,
+    const LossInputs & in,
+    Autograd *         autograd,
+    ggml_tensor *      dx,
+    int64_t            begin,
+    int64_t            n
+) {
+    ggml_context * ctx    = ops.ctx();
+    ggml_tensor *  w      = head.weight->weight;
+    ggml_tensor *  x      = columns(ctx, head.x, begin, n);
+    ggml_tensor *  logits = ops.linear(
+         x, {w}, head.bias ? std::vector{head.bias->weight} : std::vector<ggml_tensor *>{}
+    );
+    const auto entropy = [&](ggml_tensor * x, ggml_tensor * labels, ggml_tensor * scale,
+                             ggml_tensor * rows) {
+        ggml_tensor * y = fused_inplace(
+            ctx, kCrossEntropy, x,
+            {elements(ctx, labels, begin, n), scale, elements(ctx, rows, begin, n)},
+            {.i = {static_cast<int32_t>(head.weight->ne[1]), autograd != nullptr},
+             .f = {in.smoothing}}
+        );
+        ggml_build_forward_expand(graph, y);
+        return y;
+    };
+    ggml_tensor * copy = in.mix_labels ? ggml_dup(ctx, logits) : nullptr;
+    if (copy) {
+        ggml_build_forward_expand(
+            graph, copy
+        );  // before the gradient takes the place of the logits
+    }
+    ggml_tensor * dlogits = entropy(logits, in.labels, in.scale, in.rows);
+    if (copy) {
+        copy    = entropy(copy, in.mix_labels, in.mix_scale, in.mix_rows);
+        dlogits = ggml_add(ctx, dlogits, copy);
+        ggml_build_forward_expand(graph, dlogits);
+    }
+    if (!autograd) {
+        return;
+    }
+    const auto back = ops.form() == Form::fused ? products_back_fused : products_back;
+    back(ops, head, *autograd, x, dlogits, columns(ctx, dx, begin, n));
+}
+
+static void portable_chunk(
+    Ops &              ops,
+    ggml_cgraph *      graph,
+    const Head &       head,
+    const LossInputs & in,
+    Autograd *         autograd,
+    ggml_tensor *      dx,
+    int64_t            begin,
+    int64_t            n
+) {
+    ggml_context * ctx  = ops.ctx();
+    const int64_t  V    = head.weight->ne[1];
+    const float    e    = in.smoothing;
+    const auto     emit = [&](ggml_tensor * t) { ggml_build_forward_expand(graph, t); };
+    const auto     pick = [&](ggml_tensor * t, ggml_tensor * ids) {  // [V, n] -> [1, 1, n]
+        return ggml_get_rows(ctx, ggml_reshape_3d(ctx, t, 1, V, n), ids);
+    };
+    ggml_tensor * w      = real_rows(ctx, head.weight->weight, V);
+    ggml_tensor * x      = ggml_cont(ctx, columns(ctx, head.x, begin, n));
+    ggml_tensor * mask   = columns(ctx, in.mask, begin, n);      // [1, n]
+    ggml_tensor * logits = ggml_mul_mat(ctx, ops.factor(w), x);  // [V, n]
+    if (head.bias) {
+        logits = ggml_add(ctx, logits, head.bias->weight);
+    }
+    // logits minus their largest, exponentials and their sum
+    ggml_tensor * top     = pick(logits, ggml_reshape_2d(ctx, ggml_argmax(ctx, logits), 1, n));
+    ggml_tensor * shifted = ggml_sub(ctx, logits, ggml_reshape_2d(ctx, top, 1, n));
+    ggml_tensor * exps    = ggml_exp(ctx, shifted);
+    ggml_tensor * sum     = ggml_sum_rows(ctx, exps);  // [1, n]
+
+    // writes the loss of one set of labels and returns its gradient (null without autograd)
+    const auto entropy = [&](ggml_tensor * targets, ggml_tensor * scale,
+                             ggml_tensor * rows) -> ggml_tensor * {
+        // loss = log(sum) - (1-e) shifted[label] - e mean(shifted)
+        ggml_tensor * ids = columns(ctx, targets, begin, n);  // [1, n]
+        ggml_tensor * target =
+            ggml_scale(ctx, ggml_reshape_2d(ctx, pick(shifted, ids), 1, n), 1.0f - e);
+        if (e > 0.0f) {
+            target = ggml_add(ctx, target, ggml_scale(ctx, ggml_sum_rows(ctx, shifted), e / V));
+        }
+        ggml_tensor * loss = ggml_mul(ctx, ggml_sub(ctx, ggml_log(ctx, sum), target), mask);
+        emit(ggml_cpy(ctx, ggml_reshape_1d(ctx, loss, n), elements(ctx, rows, begin, n)));
+        if (!autograd) {
+            return nullptr;
+        }
+        // gradient = softmax - (1-e) at the label - e/V, times mask and scale
+        ggml_tensor * p      = ggml_div(ctx, exps, sum);
+        ggml_tensor * lower  = ggml_scale_bias(ctx, pick(p, ids), 1.0f, e - 1.0f);
+        ggml_tensor * placed = ggml_set_rows(ctx, ggml_reshape_3d(ctx, p, 1, V, n), lower, ids);
+        ggml_tensor * g = ggml_scale_bias(ctx, ggml_reshape_2d(ctx, placed, V, n), 1.0f, -e / V);
+        return ggml_mul(ctx, ggml_mul(ctx, g, mask), scale);
+    };
+    ggml_tensor * g = entropy(in.targets, in.scale, in.rows);
+    ggml_tensor * mix =
+        in.mix_targets ? entropy(in.mix_targets, in.mix_scale, in.mix_rows) : nullptr;
+    if (!autograd) {
+        return;
+    }
+    g = mix ? ggml_add(ctx, g, mix) : g;
+    products_back(ops, head, *autograd, x, g, columns(ctx, dx, begin, n));
+}
+
+ggml_tensor * append_loss(
+    Ops & ops, ggml_cgraph * graph, const Head & head, const LossInputs & in, Autograd * autograd
+) {
+    const int64_t N    = head.x->ne[1];
+    const int64_t each = chunk_columns(head.weight->weight->ne[1], N);
+    ggml_tensor * dx =
+        autograd ? ggml_new_tensor_2d(ops.ctx(), GGML_TYPE_F32, head.x->ne[0], N) : nullptr;
+    for (int64_t begin = 0; begin < N; begin += each) {
+        const auto chunk = ops.form() == Form::portable ? portable_chunk : fused_chunk;
+        chunk(ops, graph, head, in, autograd, dx, begin, std::min(each, N - begin));
+    }
+    return dx;
+}
+
+ggml_tensor * append_logits(Ops & ops, ggml_cgraph * graph, const Head & head) {
+    ggml_context * ctx    = ops.ctx();
+    const int64_t  V      = head.weight->ne[1];
+    ggml_tensor *  logits = ops.linear(
+         head.x, {head.weight->weight},
+        head.bias ? std::vector{head.bias->weight} : std::vector<ggml_tensor *>{}
+    );
+    if (logits->ne[0] != V) {
+        logits = ggml_cont(ctx, ggml_view_2d(ctx, logits, V, logits->ne[1], logits->nb[1], 0));
+    }
+    ggml_set_output(logits);
+    ggml_build_forward_expand(graph, logits);
+    return logits;
+}
+
+}  // namespace gt

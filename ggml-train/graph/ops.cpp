@@ -1,0 +1,199 @@
+#include "ggml-train/graph/ops.h"
+
+#include "ggml-train/cuda/kernels.h"
+
+#include <cmath>
+
+namespace gt {
+
+static std::array<int64_t, 4> shape(const ggml_tensor * x, int64_t ne0) {
+    return {ne0, x->ne[1], x->ne[2], x->ne[3]};
+}
+
+static int32_t as_int(int64_t n) {
+    return static_cast<int32_t>(n);
+}
+
+ggml_tensor * Ops::leaf(int64_t ne0, int64_t ne1) {
+    return ggml_new_tensor_2d(ctx_, GGML_TYPE_F32, ne0, ne1);
+}
+
+ggml_tensor * Ops::factor(ggml_tensor * x) {
+    if (compute_ != GGML_TYPE_F32) {
+        return keep(ggml_cast(ctx_, x, compute_));
+    }
+    // a single column transposed is contiguous, yet refused by products
+    return ggml_is_contiguous(x) && !ggml_is_transposed(x) ? x : ggml_cont(ctx_, x);
+}
+
+ggml_tensor * Ops::linear(
+    ggml_tensor *                      x,
+    const std::vector<ggml_tensor *> & weights,
+    const std::vector<ggml_tensor *> & biases,
+    ggml_tensor *                      residual
+) {
+    if (form_ == Form::fused) {
+        std::vector<ggml_tensor *> args  = {x};
+        int64_t                    width = 0;
+        for (ggml_tensor * weight : weights) {
+            args.push_back(weight);
+            width += weight->ne[1];
+        }
+        args.insert(args.end(), biases.begin(), biases.end());
+        if (residual) {
+            args.push_back(residual);
+        }
+        const FusedParams params = {
+            .i = {as_int(weights.size()), as_int(!biases.empty()), residual != nullptr}};
+        return fused_node(ctx_, kLinear, shape(x, width), args, params);
+    }
+    ggml_tensor * y = nullptr;
+    for (size_t i = 0; i < weights.size(); ++i) {
+        ggml_tensor * part = ggml_mul_mat(ctx_, factor(weights[i]), x);  // [M_i, N]
+        if (!biases.empty()) {
+            part = ggml_add(ctx_, part, biases[i]);
+        }
+        y = y ? ggml_concat(ctx_, y, part, 0) : part;
+    }
+    return residual ? ggml_add(ctx_, y, residual) : y;
+}
+
+ggml_tensor * Ops::layer_norm(ggml_tensor * x, ggml_tensor * w, ggml_tensor * b, float eps) {
+    if (form_ != Form::portable) {
+        ggml_tensor * stats = leaf(2, ggml_nrows(x));
+        return fused_node(ctx_, kLayerNorm, shape(x, x->ne[0]), {x, w, b, stats}, {.f = {eps}});
+    }
+    return ggml_add(ctx_, ggml_mul(ctx_, ggml_norm(ctx_, x, eps), w), b);
+}
+
+ggml_tensor * Ops::rms_norm(ggml_tensor * x, ggml_tensor * w, float eps) {
+    if (form_ != Form::portable) {
+        ggml_tensor * stats = leaf(2, ggml_nrows(x));
+        return fused_node(ctx_, kRmsNorm, shape(x, x->ne[0]), {x, w, stats}, {.f = {eps}});
+    }
+    return ggml_mul(ctx_, ggml_rms_norm(ctx_, x, eps), w);
+}
+
+ggml_tensor * Ops::gelu(ggml_tensor * x, GeluKind kind) {
+    if (form_ != Form::portable) {
+        const FusedParams params = {.i = {kind == GeluKind::erf}};
+        return fused_node(ctx_, kGelu, shape(x, x->ne[0]), {x}, params);
+    }
+    if (kind == GeluKind::erf) {
+        return ggml_gelu_erf(ctx_, x);
+    }
+    // ggml's tanh GELU is an F16 table on the CPU, so it is spelled out:
+    // x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3)
+    ggml_tensor * x3 = ggml_mul(ctx_, ggml_sqr(ctx_, x), x);
+    ggml_tensor * u  = ggml_scale(
+         ctx_, ggml_add(ctx_, x, ggml_scale(ctx_, x3, 0.044715f)), 0.79788456080286535588f
+     );
+    ggml_tensor * half = ggml_scale(ctx_, x, 0.5f);
+    return ggml_add(ctx_, half, ggml_mul(ctx_, half, ggml_tanh(ctx_, u)));
+}
+
+ggml_tensor * Ops::swiglu(ggml_tensor * gate, ggml_tensor * up) {
+    if (form_ != Form::portable) {
+        return fused_node(ctx_, kSwiglu, shape(gate, gate->ne[0]), {gate, up});
+    }
+    return ggml_mul(ctx_, ggml_silu(ctx_, gate), up);
+}
+
+ggml_tensor *
+Ops::rope(ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base) {
+    if (form_ == Form::fused) {
+        const FusedParams params = {
+            .i = {as_int(T), as_int(n_heads), as_int(n_rot), as_int(D), 0}, .f = {freq_base}};
+        return fused_node(ctx_, kRope, shape(x, x->ne[0]), {x}, params);
+    }
+    const int64_t B    = ggml_nrows(x) / T;
+    ggml_tensor * t    = ggml_arange(ctx_, 0.0f, static_cast<float>(T), 1.0f);
+    ggml_tensor * pos  = ggml_cast(ctx_, t, GGML_TYPE_I32);           // [T]
+    ggml_tensor * head = ggml_reshape_4d(ctx_, x, D, n_heads, T, B);  // [D, heads, T, B]
+    auto          part = [&](int64_t first, int64_t n) {
+        return ggml_cont(
+                     ctx_,
+                     ggml_view_4d(
+                         ctx_, head, D, n, T, B, head->nb[1], head->nb[2], head->nb[3], first * head->nb[1]
+                     )
+                 );
+    };
+    ggml_tensor * turned = ggml_rope_ext(
+        ctx_, part(0, n_rot), pos, nullptr, as_int(D), GGML_ROPE_TYPE_NORMAL, 0, freq_base, 1.0f,
+        0.0f, 1.0f, 0.0f, 0.0f
+    );
+    if (n_rot < n_heads) {
+        turned = ggml_concat(ctx_, turned, part(n_rot, n_heads - n_rot), 1);
+    }
+    return ggml_reshape_2d(ctx_, turned, n_heads * D, T * B);
+}
+
+ggml_tensor * Ops::attention(ggml_tensor * qkv, const AttentionShape & s) {
+    if (form_ == Form::portable || (form_ == Form::device && s.D > cuda::kMaxHead)) {
+        return attention_portable(qkv, s);
+    }
+    ggml_tensor *     lse    = leaf(s.T * s.H, ggml_nrows(qkv) / s.T);
+    const FusedParams params = {
+        .i = {as_int(s.T), as_int(s.H), as_int(s.Hkv), as_int(s.D), s.causal}};
+    return fused_node(ctx_, kAttention, shape(qkv, s.H * s.D), {qkv, lse}, params);
+}
+
+ggml_tensor * Ops::attention_portable(ggml_tensor * qkv, const AttentionShape & s) {
+    const int64_t B    = ggml_nrows(qkv) / s.T;
+    ggml_tensor * all  = ggml_reshape_4d(ctx_, qkv, s.D, s.H + 2 * s.Hkv, s.T, B);
+    auto          part = [&](int64_t first, int64_t n) {
+        return ggml_view_4d(
+                     ctx_, all, s.D, n, s.T, B, all->nb[1], all->nb[2], all->nb[3], first * all->nb[1]
+                 );  // [D, n, T, B]
+    };
+    ggml_tensor * q =
+        ggml_cont(ctx_, ggml_permute(ctx_, part(0, s.H), 0, 2, 1, 3));  // [D, T, H, B]
+    ggml_tensor * k =
+        ggml_cont(ctx_, ggml_permute(ctx_, part(s.H, s.Hkv), 0, 2, 1, 3));  // [D, T, Hkv, B]
+    ggml_tensor * v = ggml_cont(
+        ctx_, ggml_permute(ctx_, part(s.H + s.Hkv, s.Hkv), 1, 2, 0, 3)
+    );  // [T, D, Hkv, B]
+
+    ggml_tensor * scores = ggml_scale(
+        ctx_, ggml_mul_mat(ctx_, k, q), 1.0f / std::sqrt(static_cast<float>(s.D))
+    );  // [T, T, H, B]
+    if (s.causal) {
+        scores = ggml_diag_mask_inf(ctx_, scores, 0);
+    }
+    ggml_tensor * o = ggml_mul_mat(ctx_, v, ggml_soft_max(ctx_, scores));  // [D, T, H, B]
+    o               = ggml_cont(ctx_, ggml_permute(ctx_, o, 0, 2, 1, 3));  // [D, H, T, B]
+    return ggml_reshape_2d(ctx_, o, s.D * s.H, s.T * B);
+}
+
+ggml_tensor *
+Ops::embedding(ggml_tensor * table, ggml_tensor * ids, ggml_tensor * positions, int64_t T) {
+    const int64_t C = table->ne[0];
+    const int64_t N = ids->ne[0];
+    if (form_ != Form::portable) {
+        return fused_node(
+            ctx_, kEmbedding, {C, N, 1, 1}, {table, ids, positions}, {.i = {as_int(T)}}
+        );
+    }
+    ggml_tensor * x = ggml_get_rows(ctx_, table, ids);  // [C, T*B]
+    if (!positions) {
+        return x;
+    }
+    ggml_tensor * first = ggml_view_2d(ctx_, positions, C, T, positions->nb[1], 0);
+    ggml_tensor * sum   = ggml_add(ctx_, ggml_reshape_3d(ctx_, x, C, T, N / T), first);
+    return ggml_reshape_2d(ctx_, sum, C, N);
+}
+
+ggml_tensor * Ops::patch_embedding(ggml_tensor * images, ggml_tensor * kernel, ggml_tensor * bias) {
+    const int     P       = as_int(kernel->ne[0]);
+    ggml_tensor * outline = ggml_dup_tensor(ctx_, kernel);  // im2col reads its shape only
+    ggml_tensor * patches = ggml_im2col(
+        ctx_, outline, images, P, P, 0, 0, 1, 1, true, GGML_TYPE_F32
+    );  // [P*P*channels, W/P, H/P, B]
+    const int64_t K = patches->ne[0];
+    return linear(
+        ggml_reshape_2d(ctx_, patches, K, ggml_nelements(patches) / K),
+        {ggml_reshape_2d(ctx_, kernel, K, kernel->ne[3])}, {bias}
+    );
+}
+
+}  // namespace gt

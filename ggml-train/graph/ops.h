@@ -1,0 +1,84 @@
+// ggml-train/graph/ops.h — the layers that models are made of, as graph nodes.
+//
+// Each has a portable form, made of ggml primitives that run on any ggml backend, a fused CPU form
+// (fused.h), and a form for devices: our kernels, except for products with weights, which are ggml's. All are differentiable by autograd.h and tested against each other, against
+// finite differences and against PyTorch. Activations are [C, T*B]: one column per token.
+#pragma once
+
+#include "ggml-train/graph/fused.h"
+
+#include <unordered_set>
+
+namespace gt {
+
+enum class Form { portable, fused, device };
+
+enum class GeluKind { tanh, erf };
+
+struct AttentionShape {
+    int64_t T      = 0;  // tokens per sample
+    int64_t H      = 0;  // query heads
+    int64_t Hkv    = 0;  // key and value heads; H is a multiple of it
+    int64_t D      = 0;  // head size
+    bool    causal = true;
+};
+
+class Ops {
+public:
+    // compute: type of products with weights; F32 only in the fused form. Weights stay F32: the
+    // graph converts copies.
+    Ops(ggml_context * ctx, Form form, ggml_type compute = GGML_TYPE_F32)
+        : ctx_(ctx), form_(form), compute_(compute) {}
+
+    ggml_context * ctx() const { return ctx_; }
+    Form           form() const { return form_; }
+
+    // One or more weights [C, M_i] side by side: [C, N] -> [M_0 + M_1 + ..., N]. biases: one per
+    // weight, or none. residual [sum M, N] is added if given.
+    ggml_tensor * linear(
+        ggml_tensor *                      x,
+        const std::vector<ggml_tensor *> & weights,
+        const std::vector<ggml_tensor *> & biases   = {},
+        ggml_tensor *                      residual = nullptr
+    );
+
+    ggml_tensor * layer_norm(ggml_tensor * x, ggml_tensor * w, ggml_tensor * b, float eps);
+    ggml_tensor * rms_norm(ggml_tensor * x, ggml_tensor * w, float eps);
+    ggml_tensor * gelu(ggml_tensor * x, GeluKind kind);
+    ggml_tensor * swiglu(ggml_tensor * gate, ggml_tensor * up);
+
+    // Rotates the first n_rot of n_heads heads of each token by its position in the sample.
+    ggml_tensor *
+    rope(ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base);
+
+    // qkv [(H + 2 Hkv) D, T*B] -> [H D, T*B].
+    ggml_tensor * attention(ggml_tensor * qkv, const AttentionShape & shape);
+
+    // Rows of `table` [C, V] by `ids` I32 [T*B], plus row t of `positions` [C, >= T] if given.
+    ggml_tensor *
+    embedding(ggml_tensor * table, ggml_tensor * ids, ggml_tensor * positions, int64_t T);
+
+    // images [W, H, channels, B], kernel [P, P, channels, C] -> [C, patches * B].
+    ggml_tensor * patch_embedding(ggml_tensor * images, ggml_tensor * kernel, ggml_tensor * bias);
+
+    // An F32 tensor as the first factor of a product with weights: contiguous, in the compute type.
+    ggml_tensor * factor(ggml_tensor * x);
+
+    // Marks a tensor to keep in memory for the reverse pass even if all others are recomputed.
+    ggml_tensor * keep(ggml_tensor * x) {
+        kept_.insert(x);
+        return x;
+    }
+    bool is_kept(const ggml_tensor * x) const { return kept_.count(x) != 0; }
+
+private:
+    ggml_tensor * attention_portable(ggml_tensor * qkv, const AttentionShape & shape);
+    ggml_tensor * leaf(int64_t ne0, int64_t ne1 = 1);
+
+    ggml_context *                          ctx_;
+    Form                                    form_;
+    ggml_type                               compute_;
+    std::unordered_set<const ggml_tensor *> kept_;
+};
+
+}  // namespace gt

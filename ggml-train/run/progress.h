@@ -1,0 +1,96 @@
+// ggml-train/run/progress.h — the progress line of a run: redrawn in place on a terminal, a plain line
+// every few steps elsewhere.
+//
+//   120/1000 [==>             ] 12% | loss 3.214 | val 3.402 | 12.3k tokens/s | 820 MB | 1m20s left
+//
+// With other hosts also: round 119: anna, ben; late: cleo | up 12 MB, down 25 MB | waits 8% for hosts
+//
+// Steps are counted from 1 here: "120" means that 120 updates are done.
+#pragma once
+
+#include "ggml-train/base/base.h"
+
+#include <cstdio>
+#include <deque>
+
+namespace gt {
+
+struct StepRecord {
+    uint64_t step      = 0;  // updates done, including this one
+    float    loss      = 0.0f;
+    float    lr        = 0.0f;
+    float    grad_norm = 0.0f;
+    uint64_t n_tokens  = 0;  // tokens (or pictures) that this host processed in this step
+    uint64_t n_samples = 0;
+    double   waited    = 0;  // seconds that the step waited for its data
+
+    // With other hosts: the last round, numbered like steps.
+    uint64_t                 round = 0;
+    std::vector<std::string> in{}, late{};  // hosts whose messages counted; members that missed it
+    uint64_t                 n_sent   = 0;  // bytes of our message
+    uint64_t                 up_bytes = 0, down_bytes = 0;  // of all rounds of this session
+    double                   waited_for_hosts = 0;          // seconds of the step
+};
+
+struct StepLogOptions {
+    bool        enabled  = true;  // false on all ranks but the first: every call does nothing
+    uint64_t    steps    = 0;     // total steps of the run; 0: unknown
+    int64_t     every    = 10;    // steps between plain lines
+    std::string unit     = "tokens";
+    FILE *      out      = stdout;
+    int         terminal = -1;          // 1 or 0: out is a terminal or not; -1: ask the system
+    std::function<double()>   seconds;  // a clock; none: the steady one
+    std::function<uint64_t()> memory;   // bytes in use; none: this process
+};
+
+class Progress {
+public:
+    // step: updates done before this session.
+    Progress(uint64_t step, StepLogOptions options);
+    ~Progress();  // leaves the line on the terminal
+    Progress(const Progress &)             = delete;
+    Progress & operator=(const Progress &) = delete;
+
+    void step(const StepRecord & record);
+    void val_loss(float loss) { val_loss_ = loss; }
+
+    // Prints a line of text above the progress line.
+    void note(const std::string & text);
+
+    // Excludes the time since the last step from the speed: it was not training. The time left
+    // includes it.
+    void mark() { mark_ = options_.seconds(); }
+
+    // The line without control codes.
+    std::string line() const;
+
+    double   seconds() const { return options_.seconds() - start_; }  // of this session
+    double   step_seconds() const { return recent_.empty() ? 0.0 : recent_.back().seconds; }
+    double   tokens_per_second() const;
+    uint64_t memory() const { return options_.memory(); }
+
+private:
+    struct Span {
+        double   seconds;
+        uint64_t n_tokens;
+        double   waited, waited_for_hosts;
+    };
+    void        draw(bool force);
+    std::string steps_text() const;
+    std::string round_text() const;
+    double      share_waited(double Span::*waited) const;
+    double      seconds_left() const;
+
+    StepLogOptions     options_;
+    StepRecord         last_;
+    float              val_loss_ = -1.0f;  // < 0: unknown
+    double             start_, mark_, drawn_ = -1e9;
+    std::deque<Span>   recent_;  // training time of the last steps
+    std::deque<double> ends_;    // when the last steps ended, pauses included
+    bool               line_shown_ = false;
+};
+
+// Resident memory of this process in bytes.
+uint64_t resident_bytes();
+
+}  // namespace gt

@@ -1,0 +1,232 @@
+#include "ggml-train/shard/shared-state.h"
+
+#include "ggml-train/cuda/table.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gt {
+
+constexpr size_t kBlock = 1 << 20;  // bytes
+
+void SharedState::Copy::read(size_t at, std::span<uint8_t> to) const {
+    if (device) {
+        device->read(to.data(), data + at, to.size());
+    } else {
+        std::memcpy(to.data(), data + at, to.size());
+    }
+}
+
+void SharedState::Copy::write(size_t at, std::span<const uint8_t> from) const {
+    if (device) {
+        device->write(data + at, from.data(), from.size());
+    } else {
+        std::memcpy(data + at, from.data(), from.size());
+    }
+}
+
+// Whether another tensor names these weights as derived from it.
+static bool is_derived(const HostTensor & weight, const HostState & state) {
+    const auto starts_from = [&](const HostTensor::Piece & piece) {
+        return std::any_of(piece.derived.begin(), piece.derived.end(), [&](std::span<float> own) {
+            return std::any_of(
+                weight.pieces.begin(), weight.pieces.end(),
+                [&](const HostTensor::Piece & mine) {
+                    return !own.empty() && mine.copies[0].values.data() == own.data();
+                }
+            );
+        });
+    };
+    return std::any_of(state.tensors.begin(), state.tensors.end(), [&](const HostTensor & tensor) {
+        return std::any_of(tensor.pieces.begin(), tensor.pieces.end(), starts_from);
+    });
+}
+
+SharedState::SharedState(const HostState & state, Workers & workers) : workers_(workers) {
+    const auto add = [&](const HostTensor & tensor) {
+        Item item;
+        for (const HostTensor::Piece & piece : tensor.pieces) {
+            Piece bytes{.copies = {}, .derived = {}, .size = piece.size() * sizeof(float)};
+            for (const Floats & copy : piece.copies) {
+                bytes.copies.push_back(
+                    {reinterpret_cast<uint8_t *>(copy.values.data()), copy.device}
+                );
+            }
+            for (const std::span<float> own : piece.derived) {
+                bytes.derived.push_back(reinterpret_cast<uint8_t *>(own.data()));
+            }
+            item.size += bytes.size;
+            item.pieces.push_back(std::move(bytes));
+        }
+        items_.push_back(std::move(item));
+    };
+    for (const HostTensor & weight : state.weights) {
+        if (!is_derived(weight, state)) {
+            add(weight);
+        }
+    }
+    for (const HostTensor & tensor : state.tensors) {
+        if (tensor.shared) {
+            add(tensor);
+        }
+    }
+    for (const HostCounter & counter : state.counters) {
+        if (counter.shared) {
+            Piece piece{.copies = {}, .derived = {}, .size = sizeof(uint64_t)};
+            for (uint64_t * copy : counter.copies) {
+                piece.copies.push_back({reinterpret_cast<uint8_t *>(copy)});
+            }
+            items_.push_back({.pieces = {piece}, .size = piece.size});
+        }
+    }
+}
+
+size_t SharedState::bytes() const {
+    size_t n = 0;
+    for (const Item & item : items_) {
+        n += item.size;
+    }
+    return n;
+}
+
+void SharedState::visit(
+    size_t begin, size_t end, const std::function<void(const Piece &, size_t at, size_t n)> & fn
+) const {
+    size_t at = 0;
+    for (const Item & item : items_) {
+        for (const Piece & piece : item.pieces) {
+            const size_t from = std::max(begin, at), to = std::min(end, at + piece.size);
+            if (from < to) {
+                fn(piece, from - at, to - from);
+            }
+            at += piece.size;
+        }
+    }
+}
+
+Bytes SharedState::copy(size_t begin, size_t end) const {
+    Bytes result;
+    visit(begin, end, [&](const Piece & piece, size_t at, size_t n) {
+        result.resize(result.size() + n);
+        piece.copies[0].read(at, std::span(result).last(n));
+    });
+    return result;
+}
+
+Bytes SharedState::slice(int i, int n) const {
+    return copy(bytes() * i / n, bytes() * (i + 1) / n);
+}
+
+void SharedState::set_slice(int i, int n, std::span<const uint8_t> given) {
+    const size_t begin = bytes() * i / n, end = bytes() * (i + 1) / n;
+    if (given.size() != end - begin) {
+        throw Error(format(
+            "slice %d of the run's checkpoint has %zu bytes, this model needs %zu; start with the "
+            "model and the settings of the run",
+            i, given.size(), end - begin
+        ));
+    }
+    visit(begin, end, [&](const Piece & piece, size_t at, size_t size) {
+        for (const Copy & copy : piece.copies) {
+            copy.write(at, given.first(size));
+        }
+        for (uint8_t * own : piece.derived) {
+            std::memcpy(own + at, given.data(), size);
+        }
+        given = given.subspan(size);
+    });
+}
+
+void SharedState::reset_derived() {
+    visit(0, bytes(), [](const Piece & piece, size_t at, size_t size) {
+        for (uint8_t * own : piece.derived) {
+            piece.copies[0].read(at, {own + at, size});
+        }
+    });
+}
+
+uint64_t SharedState::digest(size_t begin, size_t end, uint64_t seed) const {
+    uint64_t result = 0;
+    size_t   n_seen = 0;
+    visit(begin, end, [&](const Piece & piece, size_t at, size_t n) {
+        n_seen += n;
+        if (n == end - begin && !piece.copies[0].device) {  // contiguous, in host memory
+            result = digest64({piece.copies[0].data + at, n}, seed);
+        } else if (n_seen == end - begin) {
+            result = digest64(copy(begin, end), seed);
+        }
+    });
+    return result;
+}
+
+// Digests on its device every block that lies within one piece in device memory. Blocks that span two
+// pieces, and those in host memory, are left to the host. Offsets count from the start of the state.
+void SharedState::digest_on_devices(std::span<Block> blocks) const {
+    size_t first_block = 0;  // of the item
+    size_t begin       = 0;  // of the piece, in bytes
+    for (const Item & item : items_) {
+        const size_t end_block = first_block + (item.size + kBlock - 1) / kBlock;
+        size_t       from      = first_block;
+        for (const Piece & piece : item.pieces) {
+            // blocks [from, to) lie within the piece
+            const size_t end = begin + piece.size;
+            while (from < end_block && blocks[from].begin < begin) {
+                ++from;
+            }
+            size_t to = from;
+            while (to < end_block && blocks[to].end <= end) {
+                ++to;
+            }
+            if (from < to && piece.copies[0].device) {
+                digest_on_device(piece.copies[0], begin, from, blocks.subspan(from, to - from));
+            }
+            begin = end;
+        }
+        first_block = end_block;
+    }
+}
+
+// begin: offset of the copy. first: number of the first block, which seeds its digest.
+void SharedState::digest_on_device(
+    const Copy & copy, size_t begin, size_t first, std::span<Block> blocks
+) const {
+    const size_t          n_bytes = blocks.back().end - blocks.front().begin;
+    std::vector<uint64_t> results(blocks.size());
+    auto * out = static_cast<uint64_t *>(copy.device->scratch(results.size() * sizeof(uint64_t)));
+    copy.device->kernels().digests(
+        nullptr, n_bytes, kBlock, first, copy.data + (blocks.front().begin - begin), out
+    );
+    copy.device->read(results.data(), out, results.size() * sizeof(uint64_t));
+    for (size_t i = 0; i < blocks.size(); ++i) {
+        blocks[i].done   = true;
+        blocks[i].digest = results[i];
+    }
+}
+
+uint64_t SharedState::digest() const {
+    // Cut tensors into blocks, so that workers get equal shares. The cuts depend on sizes alone.
+    std::vector<Block> blocks;
+    size_t             begin = 0;
+    for (const Item & item : items_) {
+        for (size_t at = 0; at < item.size; at += kBlock) {
+            blocks.push_back({begin + at, begin + std::min(item.size, at + kBlock)});
+        }
+        begin += item.size;
+    }
+    // Digest each block where it is.
+    digest_on_devices(blocks);
+    std::vector<uint64_t> digests(blocks.size());
+    workers_.split(static_cast<int64_t>(blocks.size()), [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+            const Block & b = blocks[i];
+            digests[i]      = b.done ? b.digest : digest(b.begin, b.end, static_cast<uint64_t>(i));
+        }
+    });
+    // Digest the digests.
+    const uint64_t all = digest64(
+        {reinterpret_cast<const uint8_t *>(digests.data()), digests.size() * sizeof(uint64_t)}
+    );
+    return all ? all : 1;
+}
+
+}  // namespace gt

@@ -1,0 +1,143 @@
+#include "models/arch.h"
+
+#include "ggml-train/gguf/gguf-read.h"
+#include "models/arch-parts.h"
+#include "models/blocks.h"
+
+namespace gt {
+
+Arch gpt_arch();    // gpt.cpp
+Arch llama_arch();  // llama.cpp
+Arch vit_arch();    // vit.cpp
+
+std::vector<Arch> & architectures() {
+    static std::vector<Arch> table = {gpt_arch(), llama_arch(), vit_arch()};
+    return table;
+}
+
+std::vector<std::string> arch_names() {
+    std::vector<std::string> names;
+    for (const Arch & arch : architectures()) {
+        names.push_back(arch.name);
+    }
+    return names;
+}
+
+const Arch & find_arch(const std::string & name, const std::string & where) {
+    std::string known;
+    for (const Arch & arch : architectures()) {
+        if (arch.name == name) {
+            return arch;
+        }
+        known += (known.empty() ? "" : ", ") + arch.name;
+    }
+    throw Error(
+        (where.empty() ? "" : where + ": ") + "architecture \"" + name +
+        "\" is not one we train (" + known + ")"
+    );
+}
+
+bool takes_images(const ModelConfig & config) {
+    return find_arch(config.arch).takes == Takes::images;
+}
+
+std::vector<TensorSpec> tensor_specs(const ModelConfig & config) {
+    SpecList list(config);
+    find_arch(config.arch).tensors(config, list);
+    return list.take();
+}
+
+int64_t n_params(const ModelConfig & config) {
+    int64_t n = 0;
+    for (const TensorSpec & spec : tensor_specs(config)) {
+        n += spec.n_elements();
+    }
+    return n;
+}
+
+void check_config(const ModelConfig & c, const std::string & where) {
+    const Checks checks(where);
+    const Arch & arch = find_arch(c.arch, where);
+    checks.positive("the number of layers", c.n_layer);
+    checks.positive("the width", c.n_embd);
+    checks.positive("the number of heads", c.n_head);
+    checks.positive("the number of key-value heads", c.n_head_kv);
+    checks.positive("the mlp width", c.n_ff);
+    checks.divides("the number of heads", c.n_head, "the width", c.n_embd);
+    checks.divides("the number of key-value heads", c.n_head_kv, "the number of heads", c.n_head);
+    if (!(c.norm_eps > 0.0f && c.norm_eps < 1.0f)) {
+        checks.fail(format("norm epsilon is %g; it must be between 0 and 1", c.norm_eps));
+    }
+    if (arch.takes == Takes::text) {
+        checks.positive("the vocabulary", c.n_vocab);
+        checks.positive("the context", c.n_ctx);
+    }
+    arch.check(c, checks);
+}
+
+ModelConfig read_config(const gguf_context * gguf, const std::string & where) {
+    const auto name = find_string(gguf, "general.architecture", where);
+    if (!name) {
+        throw Error(where + ": no general.architecture; this is not a model file");
+    }
+    const Arch &    arch = find_arch(*name, where);
+    const KeyReader in(gguf, *name, where);
+    ModelConfig     c;
+    c.arch      = *name;
+    c.n_embd    = in.need_int("embedding_length");
+    c.n_layer   = in.need_int("block_count");
+    c.n_head    = in.need_int("attention.head_count");
+    c.n_head_kv = c.n_head;
+    c.n_ff      = in.need_int("feed_forward_length");
+    arch.read_keys(in, c);
+    check_config(c, where);
+    return c;
+}
+
+void write_config(const ModelConfig & c, gguf_context * gguf) {
+    const KeyWriter out(gguf, c.arch);
+    gguf_set_val_str(gguf, "general.architecture", c.arch.c_str());
+    out.set_int("embedding_length", c.n_embd);
+    out.set_int("block_count", c.n_layer);
+    out.set_int("feed_forward_length", c.n_ff);
+    out.set_int("attention.head_count", c.n_head);
+    find_arch(c.arch).write_keys(c, out);
+}
+
+std::string describe(const ModelConfig & c) {
+    std::string text = format(
+        "%s, %lld layers, %lld wide, %lld heads", c.arch.c_str(), static_cast<long long>(c.n_layer),
+        static_cast<long long>(c.n_embd), static_cast<long long>(c.n_head)
+    );
+    if (c.n_head_kv != c.n_head) {
+        text += format(" (%lld for keys)", static_cast<long long>(c.n_head_kv));
+    }
+    if (takes_images(c)) {
+        text += format(
+            ", %lld pixels in patches of %lld, %lld classes", static_cast<long long>(c.image_size),
+            static_cast<long long>(c.patch_size), static_cast<long long>(c.n_classes)
+        );
+    } else {
+        text += format(
+            ", context %lld, vocabulary %lld", static_cast<long long>(c.n_ctx),
+            static_cast<long long>(c.n_vocab)
+        );
+    }
+    return text + format(", %.1fM weights", static_cast<double>(n_params(c)) / 1e6);
+}
+
+ModelHead model_head(const ModelConfig & config, const gguf_context * keys) {
+    ModelHead head{gguf_context_ptr(gguf_init_empty()), describe(config), tensor_specs(config)};
+    if (keys != nullptr) {
+        gguf_set_kv(head.keys.get(), keys);
+    }
+    write_config(config, head.keys.get());
+    return head;
+}
+
+std::unique_ptr<Transformer>
+make_model(const Backend & backend, const ModelConfig & config, bool with_grads) {
+    return find_arch(config.arch).make(backend, config, with_grads);
+}
+
+}  // namespace gt

@@ -1,0 +1,62 @@
+// models/model-file.h — a model in memory: sizes, weights as F32, tokenizer; to and from GGUF.
+//
+// load_model reads any GGUF of the architectures we train (F32, F16, BF16 or quantized), and the
+// weights in our own checkpoints. save_model writes files that llama.cpp runs: weights only.
+// Read next: arch.h (tensors and keys), ggml-train/run/checkpoint.h (the state of a run).
+#pragma once
+
+#include "ggml-cpp.h"
+#include "models/arch.h"
+
+namespace gt {
+
+struct ModelTensor {
+    TensorSpec         spec;
+    std::vector<float> data;
+};
+
+struct ModelFile {
+    ModelConfig              config;
+    std::vector<ModelTensor> tensors;  // in the order of tensor_specs(config)
+    gguf_context_ptr         keys;     // tokenizer.* and general.*, unchanged; never null
+    std::vector<std::string> notes;    // changes made while loading; usually empty
+
+    // REQUIRES: the model has a tensor of this name.
+    ModelTensor &       at(const std::string & name);
+    const ModelTensor & at(const std::string & name) const;
+};
+
+// A model with all weights zero and no tokenizer; init.h fills the weights.
+ModelFile empty_model(const ModelConfig & config);
+
+// Reads a model, or throws an Error that names the file, what is wrong, and the next move.
+ModelFile load_model(const std::string & path);
+
+// Type of stored matrices and token embeddings; norms, biases and positions are always F32.
+enum class WeightType { f32, f16, bf16, q8_0 };
+
+// "f32", "F16", "bf16", "q8_0"; anything else is an Error.
+WeightType parse_weight_type(const std::string & name);
+
+struct WeightView {
+    std::string            name;
+    std::span<const float> values;
+};
+
+// Writes weights that live elsewhere (a trainer's memory): all of them, in any order. Atomic: a
+// failure leaves no file. Returns notes to print: Q8_0 needs rows of a multiple of 32, other tensors
+// fall back to F16.
+std::vector<std::string> save_model(
+    const std::string &         path,
+    const ModelConfig &         config,
+    const gguf_context *        keys,
+    std::span<const WeightView> weights,
+    WeightType                  type = WeightType::f32
+);
+std::vector<std::string>
+save_model(const std::string & path, const ModelFile & model, WeightType type = WeightType::f32);
+
+// Equal for two files exactly if their tokenizers are; 0: no tokenizer.
+uint64_t tokenizer_digest(const gguf_context * keys);
+
+}  // namespace gt

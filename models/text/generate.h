@@ -1,0 +1,70 @@
+// models/text/generate.h — samples text from a model file through libllama, exactly as llama.cpp will.
+#pragma once
+
+#include "models/model-file.h"
+
+#include <functional>
+
+struct llama_context;
+struct llama_model;
+
+namespace gt {
+
+struct GenerateOptions {
+    int64_t  n_tokens    = 200;
+    float    temperature = 0.8f;  // 0: greedy
+    int      top_k       = 40;    // 0: all
+    float    top_p       = 0.95f;
+    uint64_t seed        = 1;
+
+    template <class Visit>
+    void visit(Visit && visit) {
+        visit("tokens,n", n_tokens, "maximum number of tokens to sample");
+        visit("temperature", temperature, "sampling temperature; 0: greedy");
+        visit("top-k", top_k, "sample from the k most likely tokens; 0: all");
+        visit("top-p", top_p, "sample from the most likely tokens of this total probability");
+        visit("seed", seed, "sampling seed; the same seed gives the same text");
+    }
+};
+
+class Generator {
+public:
+    // threads: 0: all cores. Throws an Error with llama.cpp's reason if it cannot load the file.
+    explicit Generator(const std::string & path, int threads = 0);
+    ~Generator();
+    Generator(const Generator &)             = delete;
+    Generator & operator=(const Generator &) = delete;
+
+    // Continues a prompt until the text ends, n_tokens are sampled, or `piece` returns false. piece
+    // gets the text of each token, which may be part of a UTF-8 character. Returns the continuation.
+    // When the context is full, its older half is dropped.
+    std::string
+    run(const std::string &                              prompt,
+        const GenerateOptions &                          options,
+        const std::function<bool(const std::string &)> & piece = {});
+
+    // Logits after each token of a text: n_tokens rows of the vocabulary's size.
+    // REQUIRES: at most context() tokens.
+    std::vector<float> logits(std::span<const int32_t> tokens);
+
+    int64_t context() const;
+
+private:
+    void decode(std::span<const int32_t> tokens);
+
+    std::unique_ptr<llama_model, void (*)(llama_model *)>     model_;
+    std::unique_ptr<llama_context, void (*)(llama_context *)> context_;
+};
+
+// Samples from weights in a trainer's memory, through a temporary file in `folder`.
+std::string generate_from(
+    const ModelConfig &         config,
+    const gguf_context *        keys,
+    std::span<const WeightView> weights,
+    const std::string &         folder,
+    const std::string &         prompt,
+    const GenerateOptions &     options,
+    int                         threads = 0
+);
+
+}  // namespace gt

@@ -1,0 +1,62 @@
+// models/vision/augment.h — turns a stored picture into model input: planes of floats.
+//
+// All random choices are a function of a key, and the key of (seed, step, host, sample): a sample does
+// not depend on thread, rank or timing. Everything is off by default.
+// mixup: arXiv 1710.09412. cutout: arXiv 1708.04552. Random crop and resize: arXiv 1409.4842.
+#pragma once
+
+#include "models/vision/image-data.h"
+
+namespace gt {
+
+struct AugmentOptions {
+    float crop_min   = 1.0f;    // random crop: smallest fraction of the area; 1: off
+    float aspect     = 1.333f;  // random crop: largest aspect ratio
+    int   pad        = 0;       // pad-crop: shift by up to this many pixels
+    bool  flip       = false;   // horizontal flip with probability 1/2
+    float brightness = 0.0f;    // factor in 1 ± this
+    float contrast   = 0.0f;
+    float saturation = 0.0f;
+    int   cutout     = 0;     // side of a blanked square; 0: off
+    float mixup      = 0.0f;  // alpha of the Beta distribution; 0: off
+
+    template <class Visit>
+    void visit(Visit && visit) {
+        visit("crop", crop_min, "random resized crop: smallest fraction of the area; 1: off");
+        visit("aspect", aspect, "random resized crop: largest aspect ratio");
+        visit("pad", pad, "random shift by up to this many pixels");
+        visit("flip", flip, "random horizontal flip");
+        visit("brightness", brightness, "random brightness factor in 1 +- this; 0: off");
+        visit("contrast", contrast, "random contrast factor in 1 +- this; 0: off");
+        visit("saturation", saturation, "random saturation factor in 1 +- this; 0: off");
+        visit("cutout", cutout, "side of a random blanked square, in pixels; 0: off");
+        visit(
+            "mixup", mixup,
+            "mix pairs of pictures and labels; alpha of the Beta distribution; 0: off"
+        );
+    }
+};
+
+// Key of sample i of a host's step.
+uint64_t sample_key(uint64_t seed, uint64_t step, const std::string & host, uint64_t i);
+
+// Input for evaluation: the center crop, normalized. out: [S, S, C].
+void center_view(const PictureView & picture, const ImageSpec & spec, std::span<float> out);
+
+// Input for training. out: [S, S, C].
+void augment(
+    const PictureView &    picture,
+    const ImageSpec &      spec,
+    const AugmentOptions & options,
+    uint64_t               key,
+    std::span<float>       out
+);
+
+// Weight of a sample's own picture under mixup, the same for all samples of a step: the loss is
+// mix * loss(labels) + (1 - mix) * loss(mix_labels). Without mixup 1.
+float mixup_share(float alpha, uint64_t seed, uint64_t step, const std::string & host);
+
+// Element i of a random permutation of [0, n); each key has its own.
+int64_t shuffled_index(uint64_t key, int64_t i, int64_t n);
+
+}  // namespace gt

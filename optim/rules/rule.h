@@ -1,0 +1,60 @@
+// optim/rules/rule.h — interface: update -> new weights. The rules are sgd, adamw and muon, one file each.
+//
+// Merged updates must give the same bits on all hosts: rules use only + - * / sqrt in a fixed order.
+// Read next: adamw.cpp.
+#pragma once
+
+#include "ggml-train/optimizer.h"
+
+namespace gt {
+
+// One tensor's shard, and the settings of its kind.
+struct RuleTensor {
+    std::string      name;
+    std::span<float> weight;
+    int64_t          rows = 1, cols = 1;  // of the shard
+    ParamKind        kind  = ParamKind::matrix;
+    float            lr    = 1.0f;  // factor on the learning rate
+    float            decay = 0.0f;  // weight decay; decoupled, before the update
+};
+
+class UpdateRule {
+public:
+    virtual ~UpdateRule() = default;
+
+    // Begins a step with this learning rate.
+    virtual void begin(float lr) = 0;
+
+    // Updates weight[offset, offset + n) of a tensor by `scale` times the update u.
+    // Threads may work on different ranges at the same time. REQUIRES: begin was called.
+    virtual void update(int tensor, int64_t offset, int64_t n, const float * u, float scale) = 0;
+
+    // Adds the rule's state. shared: updates are merged ones, so the state is equal on all hosts.
+    virtual void add_state(OptimizerState & state, bool shared) = 0;
+};
+
+struct AdamOptions {
+    float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;
+};
+// Scalars of AdamW's step t (from 1): lr / (1 - b1^t) and 1 / sqrt(1 - b2^t).
+struct AdamStep {
+    float rate = 0.0f, root = 1.0f;
+};
+AdamStep adam_step(const AdamOptions & options, uint64_t t, float lr);
+
+struct MuonOptions {
+    float momentum = 0.0f;  // Nesterov; it also smooths sparse updates
+    int   n_steps  = 5;     // Newton-Schulz iterations
+};
+
+// The factor on an orthogonal matrix of the tensor's shape.
+float muon_growth(const RuleTensor & tensor);
+
+std::unique_ptr<UpdateRule> make_sgd(std::vector<RuleTensor> tensors);
+std::unique_ptr<UpdateRule>
+make_adamw(std::vector<RuleTensor> tensors, const AdamOptions & options);
+
+// Matrices by the orthogonalised update, other tensors by its sign. REQUIRES: whole matrices.
+std::unique_ptr<UpdateRule> make_muon(std::vector<RuleTensor> tensors, const MuonOptions & options);
+
+}  // namespace gt

@@ -1,0 +1,117 @@
+#include "optim/tables.h"
+
+#include "optim/device/device-rules.h"
+#include "optim/on-device.h"
+
+namespace gt {
+
+std::vector<ReplicatorRow> & replicators() {
+    static std::vector<ReplicatorRow> rows = {
+        {.id                   = 0,
+         .name                 = "demo",
+         .help                 = "the largest DCT coefficients of each chunk of the momentum",
+         .scheme               = Scheme::momentum,
+         .rule                 = "muon",
+         .wire                 = "q4",
+         .subtract_missed_mean = false,
+         .make                 = make_demo,
+         .on_device            = make_demo_on_device},
+        {.id     = 1,
+         .name   = "random",
+         .help   = "rows of the momentum, drawn at random each round",
+         .scheme = Scheme::momentum,
+         .rule   = "muon",
+         .wire   = "q8",
+         .make   = make_random},
+        {.id     = 2,
+         .name   = "striding",
+         .help   = "every n-th row of the momentum, shifted by one each round",
+         .scheme = Scheme::momentum,
+         .rule   = "muon",
+         .wire   = "q8",
+         .make   = make_striding},
+        {.id     = 3,
+         .name   = "slicing",
+         .help   = "a window of rows of the momentum that moves each round",
+         .scheme = Scheme::momentum,
+         .rule   = "muon",
+         .wire   = "q8",
+         .make   = make_slicing},
+        {.id     = 4,
+         .name   = "full",
+         .help   = "all gradients (baseline)",
+         .scheme = Scheme::gradient,
+         .rule   = "adamw",
+         .wire   = "fp32",
+         .dense  = true,
+         .make   = make_dense},
+        {.id     = 5,
+         .name   = "diloco",
+         .help   = "local steps, then the change of all weights",
+         .scheme = Scheme::local_steps,
+         .rule   = "adamw",
+         .wire   = "fp16",
+         .every  = 30,
+         .dense  = true,
+         .make   = make_dense},
+        {.id              = 6,
+         .name            = "sparseloco",
+         .help            = "local steps, then the largest changes of each chunk",
+         .scheme          = Scheme::local_steps,
+         .rule            = "adamw",
+         .wire            = "q2",
+         .every           = 30,
+         .outer_lr        = 1.0f,
+         .outer_momentum  = 0.0f,
+         .decays_residual = true,
+         .make            = make_top_k},
+        {.id     = 7,
+         .name   = "none",
+         .help   = "nothing: each host trains alone (baseline)",
+         .scheme = Scheme::local_steps,
+         .rule   = "adamw",
+         .wire   = "fp32"},
+    };
+    return rows;
+}
+
+std::vector<RuleRow> & rules() {
+    using Tensors                    = std::vector<RuleTensor>;
+    static std::vector<RuleRow> rows = {
+        {.name           = "sgd",
+         .help           = "p -= lr·u, or lr·sign(u)",
+         .whole_matrices = false,
+         .signs_momentum = true,
+         .lr_factor      = 1.0,
+         .make           = [](const OptimOptions &, Tensors t) { return make_sgd(std::move(t)); },
+         .on_device      = [](const OptimOptions &, Tensors t,
+                         Device & device) { return make_sgd_on_device(std::move(t), device); }},
+        {.name           = "adamw",
+         .help           = "AdamW, with the update as its gradient",
+         .whole_matrices = false,
+         .signs_momentum = false,
+         .lr_factor      = 1.0,
+         .make =
+             [](const OptimOptions & o, Tensors t) {
+                 return make_adamw(std::move(t), {o.beta1, o.beta2, o.eps});
+             },
+         .on_device =
+             [](const OptimOptions & o, Tensors t, Device & device) {
+                 return make_adamw_on_device(std::move(t), {o.beta1, o.beta2, o.eps}, device);
+             }},
+        {.name           = "muon",
+         .help           = "matrices by the orthogonalised update, other tensors by its sign",
+         .whole_matrices = true,
+         .signs_momentum = false,
+         .lr_factor      = 4.0,  // measured by tests/bench/converge.py
+         .make           = [](const OptimOptions & o,
+                    Tensors t) { return make_muon(std::move(t), {.momentum = o.muon_momentum}); },
+         .on_device =
+             [](const OptimOptions & o, Tensors t, Device & device) {
+                 return make_muon_on_device(std::move(t), {.momentum = o.muon_momentum}, device);
+             }},
+    };
+    return rows;
+}
+
+}  // namespace gt

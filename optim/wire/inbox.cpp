@@ -1,0 +1,120 @@
+#include "optim/wire/inbox.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+
+namespace gt {
+
+// Factors that scale each norm to the median (the lower one of two).
+static std::vector<double> median_scales(std::vector<double> norms) {
+    std::vector<double> sorted = norms;
+    std::sort(sorted.begin(), sorted.end());
+    const double median = sorted[(sorted.size() - 1) / 2];
+    for (double & norm : norms) {
+        norm = norm > 0.0 ? median / norm : 1.0;
+    }
+    return norms;
+}
+
+Inbox::Inbox(const Layout & layout, const Round & round, bool median_norm) : layout_(layout) {
+    // heads: count the learning rates and wire types of messages that fit this run and step
+    const size_t                      n = round.messages.size();
+    std::vector<std::string>          why(n);
+    std::vector<std::optional<Terms>> terms(n);
+    std::map<Terms, int>              votes;
+    for (size_t i = 0; i < n; ++i) {
+        const auto head = read_head(round.messages[i].bytes, why[i]);
+        if (head) {
+            why[i] = check_head(*head, round, round.messages[i]);
+        }
+        if (why[i].empty()) {
+            terms[i] = {std::bit_cast<uint32_t>(head->lr), head->wire};
+            ++votes[*terms[i]];
+        }
+    }
+
+    // the terms of most messages determine how all are read
+    Terms agreed{};
+    if (!votes.empty()) {
+        agreed      = std::max_element(votes.begin(), votes.end(), [](auto & a, auto & b) {
+                     return a.second < b.second;
+                 })->first;
+        lr_         = std::bit_cast<float>(agreed.first);
+        replicator_ = agreed.second == layout.head().wire ? &layout.replicator() : layout.exact();
+        plan_       = layout.plan(*replicator_, round.step);
+        offsets_    = layout.offsets(*replicator_, plan_);
+    }
+
+    // contents
+    std::vector<double> norms;
+    for (size_t i = 0; i < n; ++i) {
+        const Message & message = round.messages[i];
+        double          norm2   = 0.0;
+        if (why[i].empty()) {
+            why[i] = *terms[i] == agreed ? check_content(message, norm2)
+                                         : "another learning rate or wire type than most messages";
+        }
+        if (!why[i].empty()) {
+            refused_.push_back(message.host + ": " + why[i]);
+            continue;
+        }
+        updates_.push_back({message.bytes.data(), static_cast<double>(message.weight)});
+        norms.push_back(std::sqrt(norm2));
+    }
+    if (median_norm && !norms.empty()) {
+        const std::vector<double> scales = median_scales(norms);
+        for (size_t i = 0; i < scales.size(); ++i) {
+            updates_[i].scale = scales[i];
+        }
+    }
+}
+
+// Returns why the head does not fit this run and round, or an empty string.
+std::string
+Inbox::check_head(const UpdateHead & head, const Round & round, const Message & message) {
+    const UpdateHead & ours = layout_.head();
+    const bool known = head.wire == ours.wire || (layout_.exact() && head.wire == Wire::fp32);
+    return head.is_part || head.replicator != ours.replicator || !known
+               ? "another replicator or wire type"
+           : head.layout != ours.layout ? "another model or other settings"
+           : head.step != round.step    ? "another step"
+           : message.weight == 0        ? "weight 0"
+                                        : "";
+}
+
+// Returns why the content is invalid, or an empty string.
+std::string Inbox::check_content(const Message & message, double & norm2) const {
+    if (static_cast<int64_t>(message.bytes.size()) != offsets_.back()) {
+        return "the length does not fit the layout";
+    }
+    const Units &             units = layout_.units();
+    std::vector<const char *> why(units.all().size(), nullptr);
+    std::vector<double>       norms(units.all().size(), 0.0);
+    units.run_all([&](int i, float *) {
+        why[i] =
+            replicator_->check(plan_, units.all()[i], message.bytes.data() + offsets_[i], norms[i]);
+    });
+    for (size_t i = 0; i < why.size(); ++i) {
+        if (why[i] != nullptr) {
+            return why[i] + (", in " + units.shapes()[units.all()[i].tensor].name);
+        }
+        norm2 += norms[i];
+    }
+    return {};
+}
+
+std::vector<Piece> Inbox::pieces(int unit) const {
+    std::vector<Piece> pieces = updates_;
+    for (Piece & piece : pieces) {
+        piece.bytes += offsets_[unit];
+    }
+    return pieces;
+}
+
+void Inbox::merge(int unit, float * update) const {
+    replicator_->merge(plan_, layout_.units().all()[unit], pieces(unit), update);
+}
+
+}  // namespace gt

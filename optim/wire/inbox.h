@@ -1,0 +1,42 @@
+// optim/wire/inbox.h — the valid messages of a round, and their mean.
+#pragma once
+
+#include "optim/wire/layout.h"
+
+namespace gt {
+
+// Refers to the layout and to the messages of the round.
+class Inbox {
+public:
+    // Checks every message. Invalid ones have no effect; `refused` lists them. median_norm: scale each
+    // message to the median norm of the round.
+    Inbox(const Layout & layout, const Round & round, bool median_norm);
+
+    bool                             empty() const { return updates_.empty(); }
+    size_t                           size() const { return updates_.size(); }
+    float                            lr() const { return lr_; }            // of most messages
+    const std::vector<std::string> & refused() const { return refused_; }  // "host: reason"
+
+    // A unit's bytes in each message, in commit order.
+    std::vector<Piece> pieces(int unit) const;
+
+    // Writes the mean of the round for a unit. REQUIRES: not empty.
+    void merge(int unit, float * update) const;
+
+private:
+    // What all messages of a round must have in common: the learning rate (its bits) and the wire type.
+    using Terms = std::pair<uint32_t, Wire>;
+
+    std::string check_head(const UpdateHead & head, const Round & round, const Message & message);
+    std::string check_content(const Message & message, double & norm2) const;
+
+    const Layout &           layout_;
+    float                    lr_         = 0.0f;
+    const Replicator *       replicator_ = nullptr;
+    Plan                     plan_;
+    std::vector<int64_t>     offsets_;  // of all units in a message
+    std::vector<Piece>       updates_;  // whole messages
+    std::vector<std::string> refused_;
+};
+
+}  // namespace gt

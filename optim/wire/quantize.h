@@ -1,0 +1,39 @@
+// optim/wire/quantize.h — internal to values.cpp: q8, q4 and q2, and helpers of all types.
+#pragma once
+
+#include "optim/wire/values.h"
+
+#include <bit>
+
+namespace gt::values {
+
+constexpr float kTiny = 0x1p-80f;
+constexpr float kHuge = 0x1p30f;
+
+inline const char * const kBadScale = "a scale is not finite or out of range";
+inline const char * const kBadValue = "a value is not finite or out of range";
+inline const char * const kBadCode  = "an invalid code";
+
+inline float magnitude(float x) {
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7fffffffu);
+}
+
+// The largest magnitude; NaN if one value is NaN.
+float largest(const float * x, int64_t n);
+
+bool is_zero(const uint8_t * bytes, int64_t n);
+
+// Bytes of n codes of `bits` bits.
+inline int64_t code_bytes(int64_t n, int bits) {
+    return (n * bits + 7) / 8;
+}
+
+// Equidistant levels: q8, and q4 and q2 of dense groups.
+void         encode_linear(Wire wire, const float * x, int64_t n, uint8_t * out, float * restored);
+const char * decode_linear(Wire wire, const uint8_t * in, int64_t n, float * x);
+
+// A sign and levels at equal ratios: q4 and q2 of sparse groups.
+void         encode_levels(Wire wire, const float * x, int64_t n, uint8_t * out, float * restored);
+const char * decode_levels(Wire wire, const uint8_t * in, int64_t n, float * x);
+
+}  // namespace gt::values

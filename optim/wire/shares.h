@@ -1,0 +1,35 @@
+// optim/wire/shares.h — averages dense updates (full, diloco) in shares: a butterfly over any store.
+//
+// With n hosts, host j fetches share j of every update, averages it and publishes the mean; then all
+// fetch n means instead of n whole updates. The means joined are an fp32 update; applying it alone gives,
+// bit for bit, the result of applying all updates. These are pure functions: any host can recompute a
+// share. Norms are not scaled: that would need whole updates.
+//
+// A share: the 40 bytes of the update's head, then first and end group (8 bytes each), then those
+// groups as in the update. A mean: the same, with wire type fp32.
+#pragma once
+
+#include "optim/math/chunk.h"
+
+#include <optional>
+
+namespace gt {
+
+// Splits an update into n shares of nearly equal size, cut between groups of 64 values. Throws Error if
+// the update is invalid.
+std::vector<Bytes>
+split_shares(const std::vector<ParamView> & params, std::span<const uint8_t> update, int n);
+
+// The mean of the same share of several updates, in commit order. weights: samples of each.
+// Returns nothing and the reason in `why` if a share is malformed or differs from the others.
+std::optional<Bytes> mean_share(
+    const std::vector<ParamView> & params,
+    std::span<const Bytes>         shares,
+    std::span<const uint64_t>      weights,
+    std::string &                  why
+);
+
+// Joins the means, in order of their share, into an update; nothing and the reason if they don't fit.
+std::optional<Bytes> join_means(std::span<const Bytes> means, std::string & why);
+
+}  // namespace gt

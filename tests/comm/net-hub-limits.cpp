@@ -1,0 +1,197 @@
+// Requests that the hub refuses: wrong keys, too much, too fast, malformed; each with a log entry.
+#include "tests/comm/hub-fixture.h"
+
+#include <curl/curl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace gt;
+
+// Status and body, by hand: `shown` is the certificate that the client presents.
+static std::pair<long, std::string>
+raw_get(const Hub & hub, const RunKeys & trusted, const RunKeys * shown) {
+    const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(
+        curl_easy_init(), curl_easy_cleanup
+    );
+    std::string body;
+    const auto  blob = [](const std::string & text) {
+        return curl_blob{const_cast<char *>(text.data()), text.size(), CURL_BLOB_COPY};
+    };
+    const auto set = [&](CURLoption option, auto value) {
+        curl_easy_setopt(curl.get(), option, value);
+    };
+    const std::string url = "https://127.0.0.1:" + std::to_string(hub.port()) + "/v/secret";
+    set(CURLOPT_URL, url.c_str());
+    curl_blob ca = blob(trusted.certificate);
+    set(CURLOPT_CAINFO_BLOB, &ca);
+    set(CURLOPT_SSL_VERIFYHOST, 0L);
+    set(CURLOPT_TIMEOUT, 5L);
+    if (shown) {
+        curl_blob certificate = blob(shown->certificate), key = blob(shown->key);
+        set(CURLOPT_SSLCERT_BLOB, &certificate);
+        set(CURLOPT_SSLKEY_BLOB, &key);
+    }
+    curl_slist * headers = curl_slist_append(nullptr, "X-Host: anna");
+    headers = curl_slist_append(headers, ("Authorization: Bearer " + trusted.token).c_str());
+    set(CURLOPT_HTTPHEADER, headers);
+    set(CURLOPT_WRITEDATA, &body);
+    set(
+        CURLOPT_WRITEFUNCTION,
+        +[](char * from, size_t size, size_t n, void * to) {
+            static_cast<std::string *>(to)->append(from, size * n);
+            return size * n;
+        }
+    );
+    long status = 0;
+    if (curl_easy_perform(curl.get()) == CURLE_OK) {
+        curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+    }
+    curl_slist_free_all(headers);
+    return {status, body};
+}
+
+TEST_CASE("a_wrong_key_gets_nothing_past_the_handshake", "[hub]") {
+    const Scratch folder;
+    const RunKeys right = keys_of('A'), wrong = keys_of('B');
+    Hub           hub(hub_options(folder));
+    hub.store().put("secret", Bytes{1, 2, 3});
+
+    SECTION("another run's key: told so, at once") {
+        const auto store = make_http_store(client_options(hub, wrong));
+        CHECK_THAT(error_of([&] { (void) store->get("secret"); }), Catch::Contains("another key"));
+    }
+    SECTION("it trusts the hub, but shows another certificate, or none") {
+        CHECK(raw_get(hub, right, &right) == std::pair<long, std::string>{200, "\1\2\3"});
+        CHECK(raw_get(hub, right, &wrong) == std::pair<long, std::string>{0, ""});
+        CHECK(raw_get(hub, right, nullptr) == std::pair<long, std::string>{0, ""});
+    }
+    SECTION("no token") {
+        RunKeys no_token = right;
+        no_token.token   = "x";
+        HttpClient         client(raw_options(hub, no_token));
+        const HttpResponse r = client.perform({.path = "/v/secret"});
+        CHECK(r.status == 401);
+    }
+    SECTION("the log names it") {
+        const auto store = make_http_store(client_options(hub, wrong));
+        CHECK_THROWS_AS(store->get("secret"), StoreError);
+        std::string log;
+        for (int i = 0; i < 100 && log.find("refused") == log.npos; i++) {
+            std::this_thread::sleep_for(20ms);
+            log = read_text(folder / "hub/=hub/hub.log");
+        }
+        CHECK_THAT(log, Catch::Contains("refused 127.0.0.1: no handshake with this run's key"));
+    }
+}
+
+TEST_CASE("a_refused_request_names_the_limit", "[hub]") {
+    const Scratch folder;
+    const RunKeys keys      = keys_of('A');
+    HubOptions    options   = hub_options(folder);
+    options.max_value_bytes = 2'000'000;
+    options.max_total_bytes = 3'000'000;
+    options.max_keys        = 5;
+    Hub              hub(options);
+    HttpStoreOptions client = client_options(hub, keys);
+    client.give_up          = 1500ms;
+    const auto store        = make_http_store(client);
+
+    SECTION("one value") {
+        CHECK_THAT(error_of([&] { store->put("a", Bytes(2'000'001)); }), Catch::Contains("limits"));
+        CHECK(store->list("").empty());
+    }
+    SECTION("all values; removing makes room") {
+        store->put("a", Bytes(1'900'000));
+        CHECK_THAT(error_of([&] { store->put("b", Bytes(1'900'000)); }), Catch::Contains("full"));
+        CHECK_THAT(error_of([&] { store->put("b", Bytes(1)); }), Catch::Equals(""));
+        store->remove("a");
+        store->put("b", Bytes(1'900'000));
+        CHECK_THAT(read_text(folder / "hub/=hub/hub.log"), Catch::Contains("refused anna"));
+    }
+    SECTION("number of keys") {
+        for (int i = 0; i < 5; i++) {
+            store->put("k" + std::to_string(i), Bytes(10));
+        }
+        CHECK_THAT(error_of([&] { store->put("k5", Bytes(10)); }), Catch::Contains("keys"));
+    }
+    SECTION("malformed requests") {
+        HttpClient  raw(raw_options(hub, keys));
+        const Bytes body(100000);
+        const auto  status = [&](const std::string & method, const std::string & path) {
+            return raw
+                .perform({.method = method, .path = path, .body = body, .has_body = method == "PUT"}
+                 )
+                .status;
+        };
+        CHECK(status("PUT", "/v/..%2f..%2fetc%2fx") == 400);
+        CHECK(status("PUT", "/v/a?upload=u&part=0&part_bytes=0&size=100000") == 400);
+        CHECK(status("PUT", "/v/a?upload=u&part=9&part_bytes=100000&size=100000") == 400);
+        CHECK(status("PUT", "/v/a?upload=u&part=x&part_bytes=100000&size=100000") == 400);
+        CHECK(status("PUT", "/v/a?upload=u&part=0&part_bytes=100000&size=99999999999999") == 400);
+        CHECK(status("GET", "/missing/a?upload=u&part_bytes=0&size=5") == 400);
+        CHECK(status("GET", "/v/a?wait=-1") == 400);
+        CHECK(status("GET", "/nothing") == 404);
+        CHECK(status("GET", "/v/" + std::string(700, 'a')) == 400);
+        const Bytes        large(1'200'000);
+        const HttpResponse r =
+            raw.perform({.method = "PUT", .path = "/v/a", .body = large, .has_body = true});
+        CHECK((r.status == 413 || r.status == 0));
+        CHECK(store->list("").empty());
+    }
+}
+
+TEST_CASE("a_host_over_its_request_limit_waits", "[hub]") {
+    const Scratch folder;
+    const RunKeys keys      = keys_of('A');
+    HubOptions    options   = hub_options(folder);
+    options.host_requests_s = 1;  // even a busy machine is faster than that
+    options.max_hosts       = 2;
+    Hub              hub(options);
+    HttpStoreOptions client = client_options(hub, keys);
+    client.counters         = std::make_shared<LinkCounters>();
+    const auto store        = make_http_store(client);
+    for (int i = 0; i < 4 || (i < 100 && client.counters->n_retries == 0); i++) {
+        CHECK_FALSE(store->get("a").has_value());
+    }
+    CHECK(client.counters->n_retries > 0);
+    CHECK_THAT(
+        read_text(folder / "hub/=hub/hub.log"), Catch::Contains("bytes or requests per second")
+    );
+    // the limit of one host does not affect another
+    client.host     = "ben";
+    client.counters = std::make_shared<LinkCounters>();
+    CHECK_FALSE(make_http_store(client)->get("a").has_value());
+    CHECK(client.counters->n_retries == 0);
+    client.host = "carl";
+    CHECK_THAT(
+        error_of([&] { (void) make_http_store(client)->get("a"); }),
+        Catch::Contains("limit of hosts")
+    );
+}
+
+TEST_CASE("a_connection_without_a_handshake_is_closed", "[hub]") {
+    const Scratch folder;
+    Hub           hub(hub_options(folder));
+    const int     fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in   address{};
+    address.sin_family      = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port        = htons(uint16_t(hub.port()));
+    REQUIRE(::connect(fd, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0);
+    REQUIRE(::write(fd, "\x16\x03", 2) == 2);  // the first bytes of a handshake, and no more
+    const timeval timeout{20, 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    char       byte;
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK(::read(fd, &byte, 1) <= 0);
+    CHECK(std::chrono::steady_clock::now() - begin < 15s);
+    ::close(fd);
+    std::string log;
+    for (int i = 0; i < 100 && log.find("refused") == log.npos; i++) {
+        std::this_thread::sleep_for(20ms);
+        log = read_text(folder / "hub/=hub/hub.log");
+    }
+    CHECK_THAT(log, Catch::Contains("no handshake"));
+}

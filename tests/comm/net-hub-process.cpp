@@ -1,0 +1,114 @@
+// The real hub program: SIGKILL loses nothing, and many rounds do not make it grow.
+#include "tests/comm/hub-process.h"
+#include "tests/comm/store-suite.h"
+
+#include <mutex>
+
+using namespace gt;
+using namespace std::chrono_literals;
+
+TEST_CASE("a_killed_hub_loses_nothing_that_it_acknowledged", "[hub]") {
+    const Scratch folder;
+    HubProcess    hub(GT_HUB, folder);
+    hub.start();
+
+    std::mutex                                    mutex;
+    std::vector<std::pair<std::string, uint64_t>> acknowledged;  // key, seed
+    std::atomic<bool>                             stop{false};
+    std::vector<std::thread>                      writers;
+    const auto size_of = [](uint64_t seed) { return seed % 5 == 0 ? 700'000u : 900u; };
+    for (int w = 0; w < 3; w++) {
+        writers.emplace_back([&, w] {
+            const auto store = make_http_store(hub.client("host-" + std::to_string(w)));
+            for (uint64_t i = 0; !stop; i++) {
+                const uint64_t    seed = 1000 * uint64_t(w) + i;
+                const std::string key  = "w" + std::to_string(w) + "/" + std::to_string(i);
+                store->put(key, some_bytes(size_of(seed), seed));
+                std::lock_guard<std::mutex> lock(mutex);
+                acknowledged.emplace_back(key, seed);
+            }
+        });
+    }
+    const auto n_acknowledged = [&] {
+        std::lock_guard<std::mutex> lock(mutex);
+        return acknowledged.size();
+    };
+    for (int n = 0; n < 6; n++) {  // each time in the middle of some writes
+        const auto   give_up = std::chrono::steady_clock::now() + 60s;
+        const size_t enough  = n_acknowledged() + 6;
+        while (n_acknowledged() < enough && std::chrono::steady_clock::now() < give_up) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1 + 7 * n));
+        }
+        hub.kill(SIGKILL);
+        std::this_thread::sleep_for(std::chrono::milliseconds(30 * n));
+        hub.start();
+    }
+    std::this_thread::sleep_for(300ms);
+    stop = true;
+    for (std::thread & writer : writers) {
+        writer.join();
+    }
+    hub.kill(SIGKILL);
+    hub.start();
+    const auto store  = make_http_store(hub.client("reader"));
+    int        n_lost = 0;
+    for (const auto & [key, seed] : acknowledged) {
+        n_lost += holds(*store, key, some_bytes(size_of(seed), seed)) ? 0 : 1;
+    }
+    INFO(acknowledged.size() << " values over 7 kills");
+    CHECK(acknowledged.size() > 30);
+    CHECK(n_lost == 0);
+    CHECK(std::filesystem::is_empty(hub.path() + "/=tmp"));
+    hub.kill(SIGTERM);
+    CHECK_THAT(hub.output(), Catch::Contains("listening on port"));
+}
+
+TEST_CASE("the_hub_does_not_grow_over_2000_small_rounds", "[hub][memory]") {
+    constexpr int kRounds = 2000, kWarm = 200, kHosts = 4, kKept = 10;
+    const Scratch folder;
+    HubProcess    hub(GT_HUB, folder);
+    hub.start();
+    std::vector<std::unique_ptr<Store>> hosts;
+    for (int h = 0; h < kHosts; h++) {
+        hosts.push_back(make_http_store(hub.client("host-" + std::to_string(h))));
+    }
+    std::atomic<int>         n_missing{0};
+    std::atomic<double>      warm{0};
+    std::vector<std::thread> threads;
+    for (int h = 0; h < kHosts; h++) {
+        threads.emplace_back([&, h] {
+            Store & store = *hosts[size_t(h)];
+            for (int r = 0; r < kRounds; r++) {
+                const auto message = [&](int round, int host) {
+                    return format("m/%06d/%d", round, host);
+                };
+                store.put(message(r, h), some_bytes(1500, uint64_t(r)));
+                if (h == 0) {
+                    for (int other = 0; other < kHosts; other++) {
+                        n_missing += store.get(message(r, other), 20s) ? 0 : 1;
+                    }
+                    store.put(format("c/%06d", r), some_bytes(300, uint64_t(r)));
+                    for (int other = 0; r >= kKept && other < kHosts; other++) {
+                        store.remove(message(r - kKept, other));
+                    }
+                    if (r >= kKept) {
+                        store.remove(format("c/%06d", r - kKept));
+                    }
+                    if (r == kWarm) {
+                        warm = hub.rss_mb();
+                    }
+                } else {
+                    n_missing += store.get(format("c/%06d", r), 20s) ? 0 : 1;
+                }
+            }
+        });
+    }
+    for (std::thread & thread : threads) {
+        thread.join();
+    }
+    const double end = hub.rss_mb();
+    WARN("hub: " << warm << " MB after " << kWarm << " rounds, " << end << " MB after " << kRounds);
+    CHECK(n_missing == 0);
+    CHECK(end - warm < 5.0);
+    CHECK(hosts[0]->list("").size() <= size_t(kKept * (kHosts + 1)));
+}

@@ -1,2 +1,0 @@
-// The kernel of cuda-bugs.cuh as nvcc sees it, for the PTX interpreter.
-#include "tests/cuda-bugs.cuh"

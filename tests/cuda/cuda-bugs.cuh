@@ -1,0 +1,54 @@
+// tests/cuda/cuda-bugs.cuh — a kernel with nine bugs to choose from; each must be detected.
+//
+// Every block adds to each element of its tile the largest of the tile, mirrored: shared memory, a
+// barrier, warp operations, a counter shared by blocks. bug 0: none. 4 and 5 are in host code.
+#pragma once
+
+#include "ggml-train/cuda/device.cuh"
+
+namespace gt::cuda {
+
+constexpr int kBugThreads = 64;
+
+__global__ void __launch_bounds__(kBugThreads)
+    bugs_kernel(int bug, const float * x, float * out, int * count) {
+    GT_SHARED(float, tile, kBugThreads);
+    GT_SHARED(float, top, 2);
+    const int    i  = threadIdx.x;
+    const size_t at = size_t(blockIdx.x) * kBugThreads + i;
+    if (bug == 3 && i == kBugThreads - 1) {
+        return;  // before a barrier
+    }
+    tile[i] = x[at];
+    if (bug != 1) {
+        __syncthreads();
+    }
+    const float v = tile[kBugThreads - 1 - i];
+    float       m = warp_max(v);
+    if (bug == 8 && i < 16) {
+        m = fmaxf(m, __shfl_down_sync(kAll, m, 1));  // all lanes named, half of them here
+    }
+    if (i % 32 == 0) {
+        top[i / 32 + (bug == 9 ? 1 : 0)] = m;  // one too far
+    }
+    if (bug == 6) {
+        if (i < 32) {
+            __syncthreads();  // half the threads
+        }
+    } else {
+        __syncthreads();
+    }
+    out[at] = v + fmaxf(top[0], top[1]);
+    if (bug == 2 && i == 0) {
+        out[size_t(gridDim.x) * kBugThreads] = 1.0f;  // past the end
+    }
+    if (i == 0) {
+        if (bug == 7) {
+            *count += 1;  // blocks race
+        } else {
+            atomicAdd(count, 1);
+        }
+    }
+}
+
+}  // namespace gt::cuda

@@ -1,0 +1,112 @@
+// Every CUDA kernel against its CPU form: its source under the emulator in three orders of threads,
+// and its PTX from nvcc in the interpreter. The tables are in tools/selftest/selftest-cuda*.cpp.
+#include "ggml-train/base/base.h"
+#include "optim/device/dct-program.h"
+#include "optim/math/dct.h"
+#include "ptx-run.h"
+#include "tests/catch.h"
+#include "tools/selftest/selftest-cuda.h"
+
+#include <cstring>
+
+using namespace gt;
+
+namespace {
+
+const auto kOrders = {cuda_emu::Order::up, cuda_emu::Order::down, cuda_emu::Order::random};
+
+void check_all(const SelftestOptions & options) {
+    const std::vector<SelftestRow> rows = selftest_cuda(options);
+    CHECK(rows.size() > 30);
+    for (const SelftestRow & row : rows) {
+        INFO(row.name << ": error " << row.error << (row.exact ? ", same bits asked for" : ""));
+        CHECK(row.ok);
+    }
+}
+
+// The stages as a device runs them, on a single column.
+std::vector<float> run_stages(const DctStages & s, std::vector<float> x) {
+    for (int64_t stage = 0; stage < s.n_stages; ++stage) {
+        std::vector<float> y(x.size());
+        for (int64_t i = 0; i < s.n; ++i) {
+            const cuda::DctOp & op = s.ops[stage * s.n + i];
+            volatile float a = op.q >= -1 ? x[op.p] * op.a : 0.0f;  // volatile: never contracted
+            volatile float b = op.q >= 0 ? x[op.q] * op.b : 0.0f;
+            y[i]             = op.q >= 0 ? a + b : a;
+            if (op.q <= -2) {
+                const cuda::DctDot & dot = s.dots[-2 - op.q];
+                volatile float       sum = x[dot.first] * s.table[dot.at];
+                for (int32_t j = 1; j < dot.n; ++j) {
+                    volatile float product = x[dot.first + j] * s.table[dot.at + j * dot.stride];
+                    sum                    = sum + product;
+                }
+                y[i] = sum;
+            }
+        }
+        x = y;
+    }
+    return x;
+}
+
+}  // namespace
+
+TEST_CASE("kernels_equal_the_cpu_in_every_thread_order", "[cuda]") {
+    for (const auto order : kOrders) {
+        cuda_emu::config.order = order;
+        check_all({});
+    }
+    cuda_emu::config = {};
+}
+
+TEST_CASE("stages_of_a_dct_have_the_bits_of_the_recursion", "[cuda]") {
+    for (const int64_t n :
+         {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 29, 32, 36, 48, 50, 63, 64, 96, 100, 512, 1000}) {
+        const Dct  dct(n);
+        const auto x = selftest_values(n, 50);
+        for (const bool inverse : {false, true}) {
+            const LaneBuffer columns(n * kRowLanes);
+            for (int64_t i = 0; i < n * kRowLanes; ++i) {
+                columns.data()[i] = x[i / kRowLanes];
+            }
+            float * const v = columns.data();
+            inverse ? dct.inverse(v, kRowLanes, v, kRowLanes, kRowLanes)
+                    : dct.forward(v, kRowLanes, v, kRowLanes, kRowLanes);
+            const auto y        = run_stages(make_dct_stages(n, inverse), x);
+            int        n_differ = 0;
+            for (int64_t i = 0; i < n; ++i) {
+                n_differ += std::memcmp(&y[i], &columns.data()[i * kRowLanes], sizeof(float)) != 0;
+            }
+            INFO("n " << n << (inverse ? " inverse" : " forward"));
+            CHECK(n_differ == 0);
+        }
+    }
+}
+
+TEST_CASE("what_a_gpu_cannot_do_is_an_error", "[cuda]") {
+    CHECK_THROWS_WITH(
+        cuda::attention(
+            nullptr, {.B = 1, .T = 4, .H = 1, .Hkv = 1, .D = 256}, nullptr, nullptr, nullptr
+        ),
+        "CUDA: attention: heads of 256, at most 128 are supported"
+    );
+    CHECK_THROWS_WITH(
+        cuda::demo_extract(nullptr, {.rows = 128, .cols = 64, .n_chunks = 1}, {}, nullptr, nullptr),
+        "CUDA: chunks of 8192 elements, at most 4096 are supported; choose a smaller --chunk"
+    );
+}
+
+#ifdef GT_PTX_FILES
+TEST_CASE("ptx_of_nvcc_equals_the_cpu", "[cuda][ptx]") {
+    const ptx::Scope scope(ptx::split(GT_PTX_FILES, ":"));
+    for (const auto order : kOrders) {
+        cuda_emu::config.order = order;
+        check_all({.small = order != cuda_emu::Order::up});
+    }
+    cuda_emu::config = {};
+    CHECK(scope.n_launches() > 100);
+}
+#else
+TEST_CASE("ptx_of_nvcc_equals_the_cpu", "[cuda][ptx]") {
+    WARN("nvcc was not found: NO PTX WAS CHECKED; the kernels ran under the emulator only");
+}
+#endif

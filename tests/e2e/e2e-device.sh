@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# The trainer on fake devices: emulated kernels, separate memory, a stand-in for NCCL. With ggml's ops
+# (--portable) the results equal those of the CPU bit for bit; with our kernels losses agree to rounding
+# and runs are reproducible. Also ViT, a CPU host in the same run, resuming, out of memory, half precision.   usage: e2e-device.sh BIN_DIR WORK_DIR
+set -euo pipefail
+source "$(dirname "$0")/e2e.inc.sh" e2e-device "$1" "$2"
+tiny gpt2 s.gguf
+export GT_NCCL_LIB=$bin/libgt-fake-nccl.so
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+run="-m s.gguf --data text.txt --eval-batches 1 --micro 2 --steps 3 --log-every 1 --save-every 1"
+demo="$run --replicator demo"
+smooth="$run --replicator none --rule adamw"  # takes no signs of noise
+
+# close A B PART ROWS DIFFER: losses of B within PART of those of A, of at least ROWS steps, at least DIFFER not equal
+close() {
+    paste -d, "$1/metrics.csv" "$2/metrics.csv" | awk -F, -v part="$3" -v least="$4" -v other="$5" \
+        -v n="$(head -1 "$1/metrics.csv" | tr , '\n' | grep -nx loss | cut -d: -f1)" '
+        NR > 1 && $n != "" { a = $n; b = $(NF / 2 + n); ++rows; if (a != b) ++differ; if (b < (1 - part) * a || b > (1 + part) * a) bad = 1 }
+        END { exit bad || rows < least || differ < other }'
+}
+
+# two devices over NCCL, ggml's ops: losses and weights of two CPU ranks
+train $demo --ranks 2 --portable --out cpu --export cpu.gguf >out.txt 2>&1 || { cat out.txt; fail "CPU ranks failed"; }
+train $demo --device fake:0,fake:1 --portable --out fake --export fake.gguf >out.txt 2>&1 || { cat out.txt; fail "two devices failed"; }
+cmp cpu.gguf fake.gguf || fail "two devices and two CPU ranks end with different weights"
+diff <(losses cpu) <(losses fake) || fail "two devices and two CPU ranks have different losses"
+
+# our kernels, whole and block by block: the losses of the CPU's
+train $smooth --ranks 2 --out fused --export x.gguf >/dev/null
+for shard in optimizer full; do
+    train $smooth --device fake:0,fake:1 --shard $shard --out $shard --export x.gguf >out.txt 2>&1 || { cat out.txt; fail "$shard: our kernels failed"; }
+    grep -q "device ops" out.txt || fail "our kernels were not used"
+    close fused $shard 1e-5 3 0 || fail "$shard: losses of our kernels differ from the CPU's"
+done
+
+# resuming from the last checkpoint but one gives the same bits, momentum included
+train $demo --device fake:0,fake:1 --out ours --export first.gguf >/dev/null
+rm ours/checkpoint-0000000003.gguf
+expect 0 "resuming after step 2" train $demo --device fake:0,fake:1 --out ours --export again.gguf
+cmp first.gguf again.gguf || fail "a resumed run on devices ends differently"
+
+# a host with a device and one without agree on every bit (the run itself compares digests)
+mkdir anna ben
+"$bin/hub" --new --nodes hosts.txt --name anna --store "file://$work/store" >/dev/null
+echo "ben -" >>hosts.txt
+together="--data text.txt --nodes hosts.txt"
+train -m s.gguf $together --name anna --out anna/run --export anna/x.gguf --batch 4 --steps 2 --min-hosts 2 \
+    --replicator demo --rule sgd --chunk 32x32 >anna/out.txt 2>&1 &
+anna=$!
+until grep -q "^run " anna/out.txt 2>/dev/null || ! kill -0 $anna 2>/dev/null; do sleep 0.1; done
+"$bin/train-gpt" -m s.gguf $together --name ben --out ben/run --export ben/x.gguf --device fake --threads 1 \
+    --sample-tokens 8 >ben/out.txt 2>&1 || { tail -5 */out.txt; fail "the host with a device failed"; }
+wait $anna || { tail -5 */out.txt; fail "the host without a device failed"; }
+cmp anna/x.gguf ben/x.gguf || fail "hosts with and without a device differ"
+
+# replicators without kernels work on host copies of device memory
+small="-m s.gguf --data text.txt --eval-batches 1 --steps 10 --log-every 1"
+train $small --replicator diloco --every 5 --portable --out d-cpu --export d-cpu.gguf >/dev/null
+train $small --replicator diloco --every 5 --device fake --portable --out d-fake --export d-fake.gguf >/dev/null
+cmp d-cpu.gguf d-fake.gguf || fail "diloco on a device and on the CPU end with different weights"
+
+# weights sharded over the devices, block by block
+train $small --shard full --ranks 2 --portable --out s-cpu --export s-cpu.gguf >/dev/null
+train $small --shard full --device fake:0,fake:1 --portable --out s-fake --export s-fake.gguf >/dev/null
+cmp s-cpu.gguf s-fake.gguf || fail "two devices and two CPU ranks with sharded weights differ"
+
+# half precision follows F32: every loss within 1 %
+train $small --device fake --out f32 --export h.gguf >/dev/null
+for type in bf16 f16; do
+    train $small --device fake --compute $type --out $type --export h.gguf >/dev/null
+    close f32 $type 0.01 10 5 || fail "$type: losses do not follow F32, or are F32"
+done
+expect 1 "--compute bf16: the fused ops of the CPU are F32" train $small --compute bf16 --out no
+
+# images, whole and block by block
+python3 - <<'PY'
+import random, struct
+random.seed(1)
+for name, n in ("train", 24), ("t10k", 8):
+    open(f"{name}-images-idx3-ubyte", "wb").write(struct.pack(">4I", 2051, n, 8, 8) + random.randbytes(64 * n))
+    open(f"{name}-labels-idx1-ubyte", "wb").write(struct.pack(">2I", 2049, n) + bytes(i % 3 for i in range(n)))
+PY
+"$bin/new-model" --arch vit --layers 3 --width 32 --heads 2 --image 8 --patch 4 --channels 1 --classes 3 -o vit.gguf >/dev/null
+vit() {
+    "$bin/train-vit" -m vit.gguf --data . --eval-batches 1 --steps 3 --batch 4 --micro 1 --log-every 1 --threads 1 --mixup 0.2 \
+        --stochastic-depth 0.2 --smoothing 0.1 "$@" >out.txt 2>&1 || { cat out.txt; fail "train-vit $* failed"; }
+}
+vit --ranks 2 --out v-cpu
+vit --device fake:0,fake:1 --out v-whole
+vit --device fake:0,fake:1 --shard full --out v-parts
+for parts in v-whole v-parts; do
+    close v-cpu $parts 1e-5 3 0 || fail "$parts: losses of images differ from the CPU's"
+done
+
+# errors are one line
+expect 1 "out of memory" train $small --device fake:0:1,fake:1:1 --shard none --micro 4 --out no
+expect 1 "--device cuda: " train $small --device cuda:0,cuda:1 --out no
+[ "$(wc -l <out.txt)" = 1 ] || { cat out.txt; fail "no GPU: more than one line"; }
+expect 1 "no such backend, only cpu" train $small --device gpu --out no
+expect 1 "--ranks 3 with 2 devices" train $small --device fake:0,fake:1 --ranks 3 --out no
+echo "e2e-device: passed"

@@ -1,0 +1,58 @@
+# tests/e2e/e2e.inc.sh — shared by the e2e-*.sh: `source e2e.inc.sh NAME BIN_DIR WORK_DIR` changes into an
+# empty folder $work and sets $bin and $free_port; makes text.txt; defines the functions below.
+name=$1
+bin=$(cd "$2" && pwd)
+free_port=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/free_port.py  # prints one
+work=$3/$name
+rm -rf "$work"
+mkdir -p "$work"
+work=$(cd "$work" && pwd)
+cd "$work"
+export XDG_CACHE_HOME="$work/cache"
+
+fail() { echo "$name: $*" >&2; exit 1; }
+
+# expect CODE TEXT COMMAND...: checks the exit code, and that the output contains TEXT
+expect() {
+    local code=$1 text=$2 got=0
+    shift 2
+    "$@" >out.txt 2>&1 || got=$?
+    [ "$got" = "$code" ] || { cat out.txt; fail "$* ended with $got, expected $code"; }
+    grep -qF -- "$text" out.txt || { cat out.txt; fail "$* did not print: $text"; }
+}
+
+# tiny ARCH FILE OPTION...: makes a tiny model
+tiny() {
+    local arch=$1 file=$2
+    shift 2
+    "$bin/new-model" --arch "$arch" --layers 2 --width 32 --heads 2 --context 32 -o "$file" "$@" >/dev/null
+}
+
+# train OPTION...: train-gpt, small and on one thread; start OPTION...: the same in the background, as $pid
+train() { "$bin/train-gpt" --threads 1 --batch 4 --sample-tokens 8 "$@"; }
+start() {
+    "$bin/train-gpt" --threads 1 --batch 4 --sample-tokens 8 "$@" >out.txt 2>&1 &
+    pid=$!
+}
+
+# losses FOLDER: the columns that must be equal in two runs: step, tokens, loss, lr, norm, validation loss
+losses() {
+    awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i }
+             { print $at["step"], $at["tokens"], $at["loss"], $at["lr"], $at["grad_norm"], $at["val_loss"] }' "$1/metrics.csv"
+}
+
+# wait_for_step FOLDER N PID: waits until the run has done N steps or has ended
+wait_for_step() {
+    while kill -0 "$3" 2>/dev/null && ! grep -q "^{\"step\":$2," "$1/metrics.jsonl" 2>/dev/null; do
+        sleep 0.01
+    done
+}
+
+# text.txt: words of different lengths, the same in every run
+seed=1
+for ((i = 0; i < 6000; ++i)); do
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    words=(the lord said unto moses and he went up into mount sinai "with him" "." ",")
+    printf '%s ' "${words[$((seed / 65536 % 14))]}"
+    ((i % 15)) || echo
+done >text.txt

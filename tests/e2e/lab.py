@@ -1,0 +1,221 @@
+"""lab — runs of real processes for tests: hosts.txt, hub and hosts; start, kill, restart, compare.
+
+A `Lab` has what runs share (programs, a tiny model, a text). A `Run` is one run in its own folder, over a
+folder, a hub ("star", or "direct": hosts serve their own messages) or a bucket.
+Used by matrix.py, campaign.py and four-hosts.py.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from free_port import free_port
+
+TESTS = Path(__file__).resolve().parent
+PLACES = ("folder", "star", "direct", "s3")
+REPLICATORS = {"demo": [], "random": [], "diloco": ["--every", "4"], "full": []}
+
+
+class Failed(Exception):
+    """A claim that did not hold."""
+
+
+def check(claim, words):
+    if not claim:
+        raise Failed(words)
+
+
+def until(condition, seconds, words):
+    """Waits until condition() is true and returns its value."""
+    end = time.monotonic() + seconds
+    while not (got := condition()):
+        check(time.monotonic() < end, f"{words}: not within {seconds} s")
+        time.sleep(0.02)
+    return got
+
+
+def need_s3(argv):
+    """Starts this program again beside a real S3 server, unless it is already there."""
+    if "AWS_ENDPOINT_URL" not in os.environ:
+        os.execv(TESTS / "s3-server.sh", [str(TESTS / "s3-server.sh"), *argv])
+
+
+@contextlib.contextmanager
+def home_links(lab, run, loss):
+    """Puts the hosts of a run behind home links (20 up / 100 down Mbit/s, 40 ms round trip, `loss` percent,
+    cubic) in network namespaces, the hub outside at 10.9.0.1; yields the options that all hosts need."""
+    check(os.getuid() == 0, "network namespaces need root")
+    homenet, net = TESTS / "homenet" / "homenet.sh", f"h{free_port()}"
+    env = dict(lab.env, HOMELINK=str(lab.bin / "homelink"))
+    subprocess.run([homenet, "up", net, str(len(run.names)), "20", "100", "20", str(loss)], env=env, check=True)
+    for place, name in [("core", "hub"), *((str(i + 1), name) for i, name in enumerate(run.names))]:
+        run.prefix[name] = [homenet, "exec", net, place]
+    try:
+        yield ["--tcp", "cubic"]
+    finally:
+        run.stop()
+        subprocess.run([homenet, "down", net], env=env, stdout=subprocess.DEVNULL, check=True)
+
+
+class Lab:
+    def __init__(self, bin_dir, work):
+        self.bin, self.work = Path(bin_dir).resolve(), Path(work).resolve()
+        subprocess.run(["rm", "-rf", self.work], check=True)
+        self.work.mkdir(parents=True)
+        self.env = dict(os.environ, XDG_CACHE_HOME=str(self.work / "cache"))
+        words = "the lord said unto moses and he went up into mount sinai with him . ,".split()
+        chance = random.Random(1)
+        lines = (" ".join(chance.choice(words) for _ in range(15)) for _ in range(300))
+        self.text = self.work / "text.txt"
+        self.text.write_text("\n".join(lines))
+        self.runs = []
+        self.model = self.new_model("s.gguf")
+
+    def new_model(self, name, *options):
+        path = self.work / name
+        command = [self.bin / "new-model", "--arch", "gpt2", "--layers", "1", "--width", "16", "--heads", "2"]
+        subprocess.run([*command, "--context", "16", "-o", path, *options], check=True, stdout=subprocess.DEVNULL)
+        return path
+
+
+class Run:
+    """One run. Hosts are started by name; the first of `names` begins and gives the settings."""
+
+    def __init__(self, lab, name, place, replicator="demo", names=("anna", "ben", "cleo"), steps=40, options=(),
+                 address=None):
+        self.lab, self.place, self.names, self.steps = lab, place, names, steps
+        self.folder = lab.work / name
+        self.folder.mkdir()
+        self.settings = ["--replicator", replicator, *REPLICATORS[replicator], "--steps", str(steps), "--batch", "2",
+                         "--min-hosts", str(len(names)), "--checkpoint-every", "1000000", *options]
+        self.processes, self.env, self.proxy = {}, {}, None
+        self.prefix = {}  # by name: words before its command
+        lab.runs.append(self)
+        self.has_hub = place in ("star", "direct")
+        self.address = address or f"127.0.0.1:{free_port()}"
+        self.port = int(self.address.split(":")[1])
+        self.nodes = self.folder / "hosts.txt"
+        self.write_nodes()
+
+    def write_nodes(self):
+        command = [self.lab.bin / "hub", "--new", "--nodes", self.nodes]
+        if self.has_hub:
+            command += ["--name", "hub", "--address", self.address]
+        elif self.place == "s3":
+            command += ["--name", self.names[0], "--store", f"s3://{self.folder.name}/run"]
+        else:
+            command += ["--name", self.names[0], "--store", f"file://{self.folder}/store"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        with self.nodes.open("a") as out:
+            out.write("delivery direct\n" if self.place == "direct" else "")
+            for name in self.names[0 if self.has_hub else 1:]:  # the last host has no address
+                serves = self.place == "direct" and name != self.names[-1]
+                out.write(f"{name} 127.0.0.1:{free_port()}\n" if serves else f"{name} -\n")
+
+    def store(self):
+        """The folder of the store's values, as they lie on disk."""
+        root = Path(os.environ["S3_FILES"]) / self.folder.name / "run" if self.place == "s3" else self.folder / "store"
+        return next(root.glob("r????????????????"), None) if root.exists() else None
+
+    def start_hub(self, *options):
+        self.launch("hub", [self.lab.bin / "hub", "--nodes", self.nodes, "--path", self.folder / "store",
+                            "--listen", self.address, "--min-hosts", len(self.names),
+                            "--checkpoint-every", 1000000, *options])
+        until(lambda: "listening" in self.log("hub") or self.ended("hub"), 20, "the hub listens")
+
+    def start(self, name, *options):
+        """A host; the first one writes the run's settings, the others take them."""
+        (self.folder / name).mkdir(exist_ok=True)
+        command = [self.lab.bin / "train-gpt", "-m", self.lab.model, "--data", self.lab.text, "--threads", "1",
+                   "--sample-tokens", "1", "--eval-batches", "1", "--save-every", "5", "--out", "run",
+                   "--export", "x.gguf", "--nodes", self.nodes, "--name", name]
+        self.launch(name, command + (self.settings if name == self.names[0] else []) + list(options))
+
+    def launch(self, name, command):
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        with (folder / "out.txt").open("a") as out:
+            self.processes[name] = subprocess.Popen(
+                [str(word) for word in [*self.prefix.get(name, []), *command]], cwd=folder, stdout=out, stderr=out,
+                env={**self.lab.env, **self.env.get(name, {})})
+
+    def begin(self, *options):
+        """Starts the hub, then the first host until it has published the settings, then the others."""
+        if self.has_hub and "hub" not in self.processes:
+            self.start_hub()
+        self.start(self.names[0], *options)
+        until(lambda: "waiting for the other hosts" in self.log(self.names[0]) or self.ended(self.names[0]), 60,
+              "the first host begins")
+        for name in self.names[1:]:
+            self.start(name, *options)
+
+    def log(self, name):
+        path = self.folder / name / "out.txt"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def step(self, name):
+        path = self.folder / name / "run" / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return max((json.loads(line)["step"] for line in lines if line.endswith("}")), default=0)
+
+    def ended(self, name):
+        return self.processes[name].poll() is not None
+
+    def wait_step(self, name, step, seconds=180):
+        until(lambda: self.step(name) >= step or self.ended(name), seconds, f"{name} reaches step {step}")
+        check(self.step(name) >= step, f"{name} ended before step {step}:\n{self.tail(name)}")
+
+    def kill(self, name, how=signal.SIGKILL):
+        check(not self.ended(name), f"{name} had ended before it could be killed:\n{self.tail(name)}")
+        self.processes[name].send_signal(how)
+        self.processes[name].wait()
+
+    def commits(self):
+        """All commit records on disk: name -> bytes."""
+        return {path.name: path.read_bytes() for path in (self.store() / "commit").iterdir()}
+
+    def n_held(self):
+        """Messages that were served by their senders and fetched by a second member."""
+        return sum(1 for _ in (self.store() / "held").glob("*/*/*"))
+
+    def sequencer(self):
+        """The process that writes commits."""
+        if self.has_hub:
+            return "hub"
+        if self.place == "folder":  # the author of the newest epoch record; a frame contains its name
+            record = max((self.store() / "epoch").iterdir()).read_bytes()
+            return next(name for name in self.names if name.encode() in record)
+        return self.names[0]
+
+    def finish(self, names=None, seconds=240):
+        """Waits for all hosts; they must succeed with the same weights. Returns their digest."""
+        names = names or self.names
+        for name in names:
+            try:
+                code = self.processes[name].wait(seconds)
+            except subprocess.TimeoutExpired:
+                raise Failed(f"{name} does not end:\n{self.tail(name)}") from None
+            check(code == 0, f"{name} ended with {code}:\n{self.tail(name)}")
+        digests = {hashlib.sha256((self.folder / n / "x.gguf").read_bytes()).hexdigest() for n in names}
+        check(len(digests) == 1, f"{', '.join(names)} have different weights")
+        for name in names:
+            check(self.step(name) == self.steps, f"{name} made {self.step(name)} of {self.steps} steps")
+        return digests.pop()
+
+    def tail(self, name, n=12):
+        return "\n".join(f"    {name}: {line}" for line in self.log(name).splitlines()[-n:])
+
+    def stop(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()
+        if self.proxy:
+            self.proxy.close()

@@ -1,0 +1,258 @@
+// Optimizers on a device and on the host: equal gradients give equal messages, weights and state, bit for
+// bit. The device is the fake one; the kernels run in the emulator.
+#include "ggml-train/device/backend.h"
+#include "tests/catch.h"
+#include "tests/optim/optim-sim.h"
+
+#include <ggml-backend.h>
+
+using namespace gt;
+
+namespace {
+
+// Forwards to a device and counts the bytes copied.
+class CountingDevice : public Device {
+public:
+    explicit CountingDevice(Device & device) : device_(device) {}
+
+    void * alloc(size_t bytes, const char * what) override { return device_.alloc(bytes, what); }
+    void * scratch(size_t bytes) override { return device_.scratch(bytes); }
+    void   read(void * host, const void * device, size_t bytes) override {
+        n_read += bytes;
+        device_.read(host, device, bytes);
+    }
+    void write(void * device, const void * host, size_t bytes) override {
+        n_written += bytes;
+        device_.write(device, host, bytes);
+    }
+    void                  wait() override { device_.wait(); }
+    void                  lend(const std::function<void()> & fn) override { device_.lend(fn); }
+    const cuda::Kernels & kernels() const override { return device_.kernels(); }
+
+    size_t n_read = 0, n_written = 0;
+
+private:
+    Device & device_;
+};
+
+// A rank's rows in host memory and in device memory, and an optimizer for each.
+class Twins {
+public:
+    Twins(SimModel & model, const OptimOptions & options, int rank = 0, int n_ranks = 1)
+        : options_(options), host_params(model.params(options, rank, n_ranks)),
+          device_params(host_params) {
+        for (ParamView & param : device_params) {
+            const auto put = [&](std::span<float> & values) {
+                auto * p = static_cast<float *>(device.alloc(values.size_bytes(), "a tensor"));
+                Floats{{p, values.size()}, &device}.write(values);
+                values = {p, values.size()};
+            };
+            put(param.weight);
+            put(param.grad);
+            param.device = &device;
+        }
+        on_host   = make_optimizer(options, host_params, workers);
+        on_device = make_optimizer(options, device_params, workers);
+    }
+
+    // Call after the model's gradients have changed.
+    void copy_gradients() {
+        for (size_t t = 0; t < host_params.size(); ++t) {
+            Floats{device_params[t].grad, &device}.write(host_params[t].grad);
+        }
+    }
+
+    void check_equal() {
+        for (size_t t = 0; t < host_params.size(); ++t) {
+            INFO(host_params[t].name);
+            const auto & w = host_params[t].weight;
+            CHECK(same_bits(Floats{device_params[t].weight, &device}.read(), w));
+        }
+        const OptimizerState a = on_host->state(), b = on_device->state();
+        REQUIRE(a.tensors.size() == b.tensors.size());
+        for (size_t i = 0; i < a.tensors.size(); ++i) {
+            INFO(a.tensors[i].name);
+            CHECK(a.tensors[i].name == b.tensors[i].name);
+            CHECK(a.tensors[i].shared == b.tensors[i].shared);
+            CHECK(same_bits(b.tensors[i].floats().read(), a.tensors[i].values));
+        }
+        REQUIRE(a.counters.size() == b.counters.size());
+        for (size_t i = 0; i < a.counters.size(); ++i) {
+            CHECK(*a.counters[i].value == *b.counters[i].value);
+        }
+        REQUIRE(a.blobs.size() == b.blobs.size());
+        for (size_t i = 0; i < a.blobs.size(); ++i) {
+            CHECK(*a.blobs[i].bytes == *b.blobs[i].bytes);
+        }
+    }
+
+    static bool same_bits(std::span<const float> a, std::span<const float> b) {
+        return a.size() == b.size() &&
+               (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+    }
+
+    OptimOptions               options_;
+    Backend                    backend{"fake", 1};
+    CountingDevice             device{*backend.device()};
+    Workers                    workers{1};
+    std::vector<ParamView>     host_params, device_params;
+    std::unique_ptr<Optimizer> on_host, on_device;
+};
+
+OptimOptions small_demo() {
+    return {.replicator = "demo", .rule = "sgd", .chunk = "32x32", .top_k = 5};
+}
+
+}  // namespace
+
+TEST_CASE("a_device_sends_the_messages_of_the_host_and_moves_the_same_weights", "[device]") {
+    OptimOptions options = small_demo();
+    SECTION("signs") {}
+    SECTION("defaults") {
+        options = {};
+    }
+    SECTION("adamw, other wire") {
+        options.rule = "adamw";
+        options.wire = "fp16";
+    }
+    SECTION("a round every second step, flat chunks, median norm") {
+        options.every       = 2;
+        options.chunk       = "256";
+        options.median_norm = true;
+    }
+    SimModel model, others;
+    Twins    twins(model, options);
+    Workers  workers(1);
+    auto     other = make_optimizer(options, others.params(options), workers);
+    for (uint64_t step = 0; step < 2; ++step) {
+        model.set_gradients(0, step);
+        others.set_gradients(1, step);
+        twins.copy_gradients();
+        const size_t n_read = twins.device.n_read, n_written = twins.device.n_written;
+        const float  lr   = 0.01f * static_cast<float>(step + 1);
+        const Bytes  want = twins.on_host->prepare(step, lr, {.loss_scale = 2.0f}).message;
+        const Bytes  got  = twins.on_device->prepare(step, lr, {.loss_scale = 2.0f}).message;
+        REQUIRE(got == want);
+        CHECK(got.empty() == ((step + 1) % std::max<uint64_t>(1, options.every) != 0));
+        Round round{.step = step, .has_mine = true};
+        if (!got.empty()) {
+            round.messages = {
+                {"b", 3, other->prepare(step, lr).message}, {"a", 5, got}, {"invalid", 1, {1, 2}}};
+        } else {
+            (void) other->prepare(step, lr);
+        }
+        twins.on_host->apply(round);
+        twins.on_device->apply(round);
+        other->apply(round);
+        // only messages cross: ours out, the round's in, a few bytes per tensor, and the sums of squares
+        const size_t content = got.empty() ? 0 : got.size() - kHeadBytes;
+        const auto   n_sums  = static_cast<size_t>(grad_norm_parts(options, twins.device_params));
+        CHECK(twins.device.n_read - n_read == content + n_sums * sizeof(double));
+        CHECK(twins.device.n_written - n_written <= 2 * content + 24 * 2 * 6);
+        twins.check_equal();
+    }
+}
+
+TEST_CASE("a_device_takes_back_a_message_that_missed_the_commit", "[device]") {
+    SimModel model;
+    Twins    twins(model, small_demo());
+    for (uint64_t step = 0; step < 2; ++step) {
+        model.set_gradients(0, step);
+        twins.copy_gradients();
+        REQUIRE(
+            twins.on_device->prepare(step, 0.1f).message ==
+            twins.on_host->prepare(step, 0.1f).message
+        );
+        twins.on_host->take_back(step);
+        twins.on_device->take_back(step);
+        twins.check_equal();
+    }
+}
+
+TEST_CASE("parts_of_ranks_on_devices_join_to_the_message_of_a_single_rank", "[device]") {
+    OptimOptions options = small_demo();
+    int          n_ranks = 2;
+    SECTION("signs") {}
+    SECTION("defaults") {
+        options = {};
+        n_ranks = GENERATE(2, 3, 4);
+    }
+    SimModel                            model, whole;
+    Workers                             workers(1);
+    std::vector<std::unique_ptr<Twins>> ranks;
+    for (int r = 0; r < n_ranks; ++r) {
+        ranks.push_back(std::make_unique<Twins>(model, options, r, n_ranks));
+    }
+    auto alone = make_optimizer(options, whole.params(options), workers);
+    for (uint64_t step = 0; step < 2; ++step) {
+        model.set_gradients(0, step);
+        whole.set_gradients(0, step);
+        const Bytes        want = alone->prepare(step, 0.1f).message;
+        Round              round{.step = step, .has_mine = true};
+        std::vector<Bytes> parts;
+        for (const auto & twins : ranks) {
+            twins->copy_gradients();
+            parts.push_back(twins->on_device->prepare(step, 0.1f).message);
+            CHECK(parts.back() == twins->on_host->prepare(step, 0.1f).message);
+        }
+        REQUIRE(join_parts(parts) == want);
+        round.messages = {{"a", 1, want}};
+        alone->apply(round);
+        for (const auto & twins : ranks) {
+            twins->on_host->apply(round);
+            twins->on_device->apply(round);
+            twins->check_equal();
+        }
+    }
+    CHECK(model.weight == whole.weight);
+}
+
+TEST_CASE("a_device_without_peers_makes_the_steps_of_the_host", "[device]") {
+    OptimOptions options{.replicator = "none"};
+    SECTION("adamw") {}
+    SECTION("sgd") {
+        options.rule = "sgd";
+    }
+    SECTION("signs") {
+        options.rule = "sgd";
+        options.sign = "on";
+    }
+    SECTION("muon") {
+        options.rule = "muon";
+    }
+    SECTION("muon without momentum") {
+        options.rule          = "muon";
+        options.muon_momentum = 0.0f;
+    }
+    SimModel model;
+    Twins    twins(model, options);
+    for (uint64_t step = 0; step < 2; ++step) {
+        model.set_gradients(0, step);
+        twins.copy_gradients();
+        const Prepared got  = twins.on_device->prepare(step, 0.1f, {.loss_scale = 2.0f});
+        const Prepared want = twins.on_host->prepare(step, 0.1f, {.loss_scale = 2.0f});
+        CHECK(got.message.empty());
+        CHECK(got.grad_norm == want.grad_norm);
+        twins.on_device->apply({.step = step});
+        twins.check_equal();
+    }
+}
+
+TEST_CASE("has_kernels_is_true_for_demo_and_for_training_alone", "[device]") {
+    CHECK(has_kernels({.replicator = "demo", .rule = "sgd"}));
+    CHECK(has_kernels({}));
+    CHECK(has_kernels({.replicator = "none"}));
+    CHECK_FALSE(has_kernels({.replicator = "full"}));
+    CHECK_FALSE(has_kernels({.replicator = "diloco"}));
+    CHECK_FALSE(has_kernels({.replicator = "random"}));
+}
+
+TEST_CASE("a_full_device_says_how_much_was_asked_for", "[device]") {
+    const Backend backend("fake:0:1", 1);
+    CHECK_THROWS_WITH(
+        backend.device()->alloc(2'000'000, "the momentum"),
+        "out of memory: 2.0 MB for the momentum on FAKE0; take a smaller model, or --shard full "
+        "over "
+        "more devices"
+    );
+}

@@ -1,0 +1,338 @@
+// Invariants of every replicator: all hosts have equal bits, a restart changes nothing, no update is lost.
+#include "optim/wire/shares.h"
+#include "tests/catch.h"
+#include "tests/optim/optim-sim.h"
+
+using namespace gt;
+
+// Each replicator with its default wire type and with fp32, and some more settings.
+static std::vector<OptimOptions> all_options() {
+    std::vector<OptimOptions> list;
+    for (const auto & name : replicator_names()) {
+        for (const char * wire : {"auto", "fp32"}) {
+            OptimOptions options{.replicator = name.name, .wire = wire, .top_k = 8, .rate = 0.25f};
+            options.every = steps_per_round(options) > 1 ? 3 : 1;
+            list.push_back(options);
+        }
+    }
+    list.push_back({.replicator = "demo", .rule = "adamw", .wire = "q2", .top_k = 5});
+    list.push_back({.replicator = "demo", .wire = "q8", .chunk = "512", .top_k = 9, .every = 2});
+    list.push_back(
+        {.replicator = "demo", .rule = "muon", .wire = "fp16", .chunk = "16x32", .top_k = 4}
+    );
+    list.push_back({.replicator = "demo", .top_k = 4, .median_norm = true});
+    list.push_back({.replicator = "random", .wire = "q4", .every = 2});
+    list.push_back({.replicator = "striding", .rule = "adamw", .wire = "q2"});
+    list.push_back({.replicator = "full", .rule = "muon", .wire = "q8"});
+    return list;
+}
+
+static std::string text_of(const OptimOptions & o) {
+    return o.replicator + " " + o.rule + " " + o.wire + " " + o.chunk;
+}
+
+TEST_CASE("all_hosts_have_equal_weights_after_each_round") {
+    Workers workers(2);
+    for (const OptimOptions & options : all_options()) {
+        for (const int n : {2, 3, 8}) {
+            if (options.replicator == "none" || (n == 8 && options.rule == "muon")) {
+                continue;
+            }
+            INFO(text_of(options) << ", " << n << " hosts");
+            auto           hosts = sim_hosts(n, options, workers);
+            const uint64_t fresh = digest_of(hosts[0]->model.weight);
+            for (uint64_t step = 0; step < 6; ++step) {
+                sim_step(hosts, step);
+                const uint64_t every = std::max<uint64_t>(options.every, 1);
+                if ((step + 1) % every != 0) {
+                    continue;
+                }
+                for (auto & host : hosts) {
+                    REQUIRE(same_bits(host->model.weight, hosts[0]->model.weight));
+                }
+            }
+            CHECK(digest_of(hosts[0]->model.weight) != fresh);
+        }
+    }
+}
+
+TEST_CASE("a_restart_in_the_middle_changes_nothing") {
+    Workers workers(2);
+    for (const OptimOptions & options : all_options()) {
+        INFO(text_of(options));
+        auto hosts = sim_hosts(2, options, workers), twins = sim_hosts(2, options, workers);
+        std::vector<SimState> states;
+        for (uint64_t step = 0; step < 8; ++step) {
+            sim_step(hosts, step);
+            sim_step(twins, step);
+            if (step == 3) {  // new optimizers over the same weights; for diloco between two rounds
+                for (auto & twin : twins) {
+                    const SimState state = save(*twin->optimizer);
+                    Workers        more(3);
+                    twin->optimizer = make_optimizer(options, twin->model.params(options), workers);
+                    load(*twin->optimizer, state);
+                }
+            }
+        }
+        for (size_t h = 0; h < hosts.size(); ++h) {
+            CHECK(same_bits(hosts[h]->model.weight, twins[h]->model.weight));
+            CHECK(save(*hosts[h]->optimizer) == save(*twins[h]->optimizer));
+        }
+    }
+}
+
+TEST_CASE("threads_do_not_change_a_bit") {
+    Workers one(1), eight(8);
+    for (const OptimOptions & options : all_options()) {
+        INFO(text_of(options));
+        SimHost a(0, options, one), b(0, options, eight);
+        for (uint64_t step = 0; step < 4; ++step) {
+            const Bytes mine = a.prepare(step), theirs = b.prepare(step);
+            REQUIRE(mine == theirs);
+            Round round{.step = step, .has_mine = true};
+            if (!mine.empty()) {
+                round.messages.push_back({"a", 2, mine});
+            }
+            a.optimizer->apply(round);
+            b.optimizer->apply(round);
+            REQUIRE(same_bits(a.model.weight, b.model.weight));
+        }
+        CHECK(save(*a.optimizer) == save(*b.optimizer));
+    }
+}
+
+TEST_CASE("ranks_join_to_the_message_of_a_single_rank") {
+    Workers workers(2);
+    for (const OptimOptions & options : all_options()) {
+        INFO(text_of(options));
+        SimHost                                 whole(0, options, workers);
+        SimModel                                model;
+        std::vector<std::unique_ptr<Optimizer>> ranks;
+        for (int r = 0; r < 3; ++r) {
+            ranks.push_back(make_optimizer(options, model.params(options, r, 3), workers));
+        }
+        for (uint64_t step = 0; step < 4; ++step) {
+            const Bytes message = whole.prepare(step);
+            model.set_gradients(0, step);
+            std::vector<Bytes> parts;
+            for (auto & rank : ranks) {
+                parts.push_back(rank->prepare(step, 0.003f).message);
+            }
+            Round round{.step = step, .has_mine = true};
+            if (!message.empty()) {
+                std::swap(parts[0], parts[2]);  // the order of parts does not matter
+                REQUIRE(join_parts(parts) == message);
+                round.messages = {{"a", 1, message}};
+            }
+            whole.optimizer->apply(round);
+            for (auto & rank : ranks) {
+                rank->apply(round);
+            }
+            REQUIRE(same_bits(whole.model.weight, model.weight));
+        }
+    }
+}
+
+TEST_CASE("take_back_restores_a_late_message") {
+    Workers workers(2);
+    for (const OptimOptions & options : all_options()) {
+        if (options.replicator == "none") {
+            continue;
+        }
+        INFO(text_of(options));
+        SimHost        host(0, options, workers);
+        const uint64_t step = std::max<uint64_t>(options.every, 1) - 1;
+        for (uint64_t s = 0; s < step; ++s) {
+            (void) host.prepare(s);
+        }
+        const Bytes    message = host.prepare(step);
+        const SimState after   = save(*host.optimizer);
+        const auto     sent_at = host.model.weight;
+        host.optimizer->take_back(step);
+        const SimState back = save(*host.optimizer);
+        double         sent = 0.0, kept = 0.0;
+        for (size_t t = 0; t < host.model.grad.size(); ++t) {
+            for (size_t i = 0; i < back.tensors[t].size(); ++i) {
+                sent += std::fabs(back.tensors[t][i] - after.tensors[t][i]);
+                kept += std::fabs(back.tensors[t][i]);
+            }
+            for (size_t i = 0; i < sent_at[t].size(); ++i) {  // local steps: in the weights
+                const double change = std::fabs(host.model.weight[t][i] - sent_at[t][i]);
+                sent += change;
+                kept += change;
+            }
+        }
+        REQUIRE(!message.empty());
+        CHECK(sent > 0.0);
+        CHECK(kept > 0.0);
+        for (const Bytes & blob : back.blobs) {
+            CHECK(blob.empty());
+        }
+        // a second call has no effect
+        host.optimizer->take_back(step);
+        CHECK(save(*host.optimizer) == back);
+    }
+}
+
+static std::vector<std::vector<float>> shared_of(SimHost & host) {
+    std::vector<std::vector<float>> shared;
+    for (const StateTensor & tensor : host.optimizer->state().tensors) {
+        if (tensor.shared) {
+            shared.emplace_back(tensor.values.begin(), tensor.values.end());
+        }
+    }
+    return shared;
+}
+
+TEST_CASE("a_late_change_of_diloco_is_sent_with_the_next_one") {
+    Workers            workers(1);
+    const OptimOptions options{.replicator = "diloco", .wire = "fp32", .every = 2};
+    SimHost            host(0, options, workers), other(1, options, workers);
+    for (uint64_t step = 0; step < 4; ++step) {
+        Bytes mine = host.prepare(step), theirs = other.prepare(step);
+        Round round{.step = step};
+        if (step == 1) {  // only theirs is committed
+            round.messages = {{"1", 1, theirs}};
+            host.optimizer->take_back(step);
+            round.has_mine = false;
+            host.optimizer->apply(round);
+            round.has_mine = true;
+            other.optimizer->apply(round);
+        } else if (step == 3) {
+            round.messages = {{"0", 1, mine}, {"1", 1, theirs}};
+            round.has_mine = true;
+            host.optimizer->apply(round);
+            other.optimizer->apply(round);
+        }
+        if (step == 1) {  // the pending change is in the late host's weights only
+            CHECK(same_bits(shared_of(host), shared_of(other)));
+            CHECK_FALSE(same_bits(host.model.weight, other.model.weight));
+        } else if (step == 3) {
+            CHECK(same_bits(host.model.weight, other.model.weight));
+        }
+    }
+}
+
+TEST_CASE("one_round_may_travel_while_the_next_is_prepared") {
+    Workers workers(2);
+    for (OptimOptions options : all_options()) {
+        if (options.replicator == "none") {
+            continue;
+        }
+        options.overlap = true;
+        INFO(text_of(options));
+        auto  hosts = sim_hosts(3, options, workers);
+        Round travelling{.step = 0};
+        for (uint64_t step = 0; step < 7; ++step) {
+            Round next{.step = step, .has_mine = true};
+            for (auto & host : hosts) {
+                Bytes message = host->prepare(step);
+                if (!message.empty()) {
+                    next.messages.push_back({std::to_string(host->id), 1 + host->id, message});
+                }
+            }
+            for (auto & host : hosts) {
+                Round mine = travelling;
+                if (host->id == 2 && step == 4 && !mine.messages.empty()) {
+                    mine.has_mine = false;  // its message is committed, but it treats it as late
+                }
+                if (step > 0) {
+                    host->optimizer->apply(mine);
+                }
+            }
+            travelling = next;
+            // shared state is equal; weights, too, without local steps
+            const auto a = hosts[0]->optimizer->state(), b = hosts[1]->optimizer->state();
+            for (size_t i = 0; i < a.tensors.size(); ++i) {
+                if (a.tensors[i].shared) {
+                    REQUIRE(std::equal(
+                        a.tensors[i].values.begin(), a.tensors[i].values.end(),
+                        b.tensors[i].values.begin()
+                    ));
+                }
+            }
+            if (!has_local_steps(options)) {
+                REQUIRE(same_bits(hosts[0]->model.weight, hosts[1]->model.weight));
+            }
+        }
+    }
+}
+
+TEST_CASE("shares_of_dense_messages_average_to_the_same_bits") {
+    Workers workers(2);
+    for (const char * replicator : {"full", "diloco"}) {
+        for (const char * wire : {"fp32", "fp16", "q8", "q4", "q2"}) {
+            INFO(replicator << " " << wire);
+            const OptimOptions options{.replicator = replicator, .wire = wire, .every = 1};
+            auto               hosts = sim_hosts(3, options, workers);
+            SimHost            twin(0, options, workers);
+            for (uint64_t step = 0; step < 3; ++step) {
+                Round                 round{.step = step, .has_mine = true};
+                std::vector<uint64_t> weights;
+                for (auto & host : hosts) {
+                    round.messages.push_back({"h", sim_weight(host->id), host->prepare(step)});
+                    weights.push_back(sim_weight(host->id));
+                }
+                (void) twin.prepare(step);
+                // a butterfly of five shares
+                const auto                      params = twin.model.params(options);
+                std::vector<std::vector<Bytes>> shares;
+                for (const Message & message : round.messages) {
+                    shares.push_back(split_shares(params, message.bytes, 5));
+                }
+                std::vector<Bytes> means;
+                std::string        why;
+                for (int j = 0; j < 5; ++j) {
+                    const std::vector<Bytes> column{shares[0][j], shares[1][j], shares[2][j]};
+                    const auto               mean = mean_share(params, column, weights, why);
+                    REQUIRE(mean.has_value());
+                    means.push_back(*mean);
+                }
+                const auto joined = join_means(means, why);
+                REQUIRE(joined.has_value());
+                for (auto & host : hosts) {
+                    host->optimizer->apply(round);
+                }
+                twin.optimizer->apply(
+                    {.step = step, .messages = {{"mean", 9, *joined}}, .has_mine = true}
+                );
+                REQUIRE(same_bits(hosts[0]->model.weight, twin.model.weight));
+            }
+        }
+    }
+}
+
+TEST_CASE("a_malformed_message_has_no_effect") {
+    Workers            workers(1);
+    const OptimOptions options{.replicator = "demo", .top_k = 8};
+    SimHost            a(0, options, workers), b(1, options, workers), c(0, options, workers);
+    const Bytes        good = a.prepare(0), other = b.prepare(0);
+    (void) c.prepare(0);
+    Bytes bad           = other;
+    bad[kHeadBytes + 1] = 0x7f;  // a scale of infinity
+    bad[kHeadBytes]     = 0x80;
+    CHECK_FALSE(check_message(options, a.model.params(options), 0, bad).empty());
+    a.optimizer->apply({.step = 0, .messages = {{"a", 1, good}, {"b", 5, bad}}, .has_mine = true});
+    c.optimizer->apply({.step = 0, .messages = {{"a", 1, good}}, .has_mine = true});
+    CHECK(same_bits(a.model.weight, c.model.weight));
+
+    // a round without valid messages changes nothing
+    const auto before = b.model.weight;
+    b.optimizer->apply({.step = 0, .messages = {{"b", 5, bad}}});
+    b.optimizer->apply({.step = 0});
+    CHECK(same_bits(b.model.weight, before));
+}
+
+TEST_CASE("message_bytes_is_the_size_of_the_message") {
+    Workers workers(1);
+    for (const OptimOptions & options : all_options()) {
+        INFO(text_of(options));
+        SimHost host(0, options, workers);
+        for (uint64_t step = 0; step < 3; ++step) {
+            CHECK(
+                message_bytes(options, host.model.params(options), step) ==
+                static_cast<int64_t>(host.prepare(step).size())
+            );
+        }
+    }
+}

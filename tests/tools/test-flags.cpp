@@ -1,0 +1,155 @@
+#include "tests/catch.h"
+#include "tools/cli/flags.h"
+
+using namespace gt;
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct Options {
+    std::string              model, kind = "cosine";
+    int64_t                  steps    = 1000;
+    int                      threads  = 2;
+    uint64_t                 seed     = 1;
+    float                    lr       = 3e-4f;
+    bool                     portable = false, tied = true;
+    std::vector<std::string> data;
+    uint64_t                 every   = 0;
+    bool                     overlap = false;
+    std::vector<std::string> files;
+};
+
+Flags table(Options & o) {
+    Flags visit("tool", "tests flags", "-m FILE");
+    visit.group("Model");
+    visit("model,m", o.model, "model to train");
+    visit("kind", o.kind, "shape", {"cosine", "linear"});
+    visit.group("Run");
+    visit("steps", o.steps, "weight updates");
+    visit("threads,t", o.threads, "threads");
+    visit("seed", o.seed, "seed");
+    visit("lr", o.lr, "rate");
+    visit("portable", o.portable, "portable");
+    visit("tied", o.tied, "tied");
+    visit("data", o.data, "data");
+    visit("steps-per-round,every", o.every, "steps per round");
+    visit("overlap", o.overlap, "overlap", {"0", "1"});
+    visit.positional("FILES", o.files, "files");
+    return visit;
+}
+
+Options parse(std::vector<const char *> words) {
+    words.insert(words.begin(), "tool");
+    Options o;
+    table(o).parse(static_cast<int>(words.size()), words.data());
+    return o;
+}
+
+std::string complaint(std::vector<const char *> words) {
+    try {
+        parse(std::move(words));
+    } catch (const UsageError & error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("flags_are_read_in_every_form") {
+    const Options o = parse(
+        {"-m", "a.gguf", "--steps=10k", "-t", "4", "--lr", "1e-3", "--portable", "--no-tied",
+         "--data", "x", "--data", "y", "--kind", "linear", "f1", "--", "-f2"}
+    );
+    CHECK(o.model == "a.gguf");
+    CHECK(o.steps == 10000);
+    CHECK(o.threads == 4);
+    CHECK(o.lr == 1e-3f);
+    CHECK(o.portable);
+    CHECK_FALSE(o.tied);
+    CHECK(o.data == std::vector<std::string>{"x", "y"});
+    CHECK(o.kind == "linear");
+    CHECK(o.files == std::vector<std::string>{"f1", "-f2"});
+    CHECK(parse({"--steps", "1.5M"}).steps == 1500000);
+    CHECK(parse({"--steps", "2Ki"}).steps == 2048);
+    CHECK(parse({"--seed", "18446744073709551615"}).seed == 18446744073709551615ull);
+    CHECK(parse({"--model", "-"}).model == "-");
+}
+
+TEST_CASE("wrong_usage_is_named_with_a_hint") {
+    CHECK_THAT(complaint({"--stpes", "3"}), Contains("did you mean --steps?"));
+    CHECK_THAT(complaint({"--port"}), Contains("did you mean --portable?"));
+    CHECK_THAT(complaint({"--xylophone"}), !Contains("did you mean"));
+    CHECK_THAT(complaint({"--steps"}), Contains("needs a value"));
+    CHECK_THAT(complaint({"--steps", "ten"}), Contains("whole number"));
+    CHECK_THAT(complaint({"--steps", "1.5"}), Contains("whole number"));
+    CHECK_THAT(complaint({"--threads", "10G"}), Contains("--threads 10G"));
+    CHECK_THAT(complaint({"--seed", "-1"}), Contains("not negative"));
+    CHECK_THAT(complaint({"--lr", "fast"}), Contains("a number"));
+    CHECK_THAT(complaint({"--lr", "nan"}), Contains("a number"));
+    CHECK_THAT(complaint({"--kind", "step"}), Contains("cosine, linear"));
+    CHECK_THAT(complaint({"--no-steps"}), Contains("unknown flag"));
+    Options o;
+    CHECK_THROWS_AS(table(o).require("model"), UsageError);
+}
+
+TEST_CASE("values_are_restored_exactly_from_their_text") {
+    Options a, b;
+    Flags   from = table(a), to = table(b);
+    a.lr       = 0.1f + 1e-8f;
+    a.seed     = ~0ull;
+    a.data     = {"one", "two words"};
+    a.portable = true;
+    for (const auto & [name, text] : from.values()) {
+        to.set(name, text);
+    }
+    CHECK(b.lr == a.lr);
+    CHECK(b.seed == a.seed);
+    CHECK(b.data == a.data);
+    CHECK(b.portable);
+    CHECK(to.values() == from.values());
+    CHECK_THROWS_AS(to.set("gone", "1"), Error);
+}
+
+TEST_CASE("older_spellings_are_accepted_and_stored_but_not_shown") {
+    CHECK(parse({"--steps-per-round", "3"}).every == 3);
+    CHECK(parse({"--every", "3"}).every == 3);
+    Options o;
+    Flags   flags = table(o);
+    flags.set("every", "4");
+    CHECK(o.every == 4);
+    flags.set("steps-per-round", "5");
+    CHECK(o.every == 5);
+    const Flags::Values values = flags.values();
+    CHECK(values[values.size() - 2] == std::pair<std::string, std::string>("every", "5"));
+    CHECK_THAT(flags.help(), Contains("--steps-per-round") && !Contains("--every"));
+}
+
+TEST_CASE("a_bool_takes_an_optional_value_and_keeps_its_stored_form") {
+    CHECK(parse({"--overlap"}).overlap);
+    CHECK(parse({"--overlap", "1"}).overlap);
+    CHECK_FALSE(parse({"--overlap", "0"}).overlap);
+    CHECK_FALSE(parse({"--overlap=false"}).overlap);
+    CHECK(parse({"--portable", "file"}).files == std::vector<std::string>{"file"});
+    Options o;
+    Flags   flags = table(o);
+    flags.set("overlap", "1");
+    CHECK(o.overlap);
+    CHECK(flags.values().back() == std::pair<std::string, std::string>("overlap", "1"));
+}
+
+TEST_CASE("help_lists_groups_flags_and_defaults") {
+    Options           o;
+    const std::string help = table(o).help();
+    CHECK_THAT(help, Contains("usage: tool -m FILE") && Contains("Model:") && Contains("Run:"));
+    CHECK_THAT(help, Contains("-m, --model TEXT") && Contains("[default 1000]"));
+    CHECK_THAT(help, Contains("cosine|linear; default cosine") && Contains("--no-tied"));
+    CHECK_THAT(help, Contains("--version"));
+}
+
+TEST_CASE("run_tool_turns_errors_into_exit_codes") {
+    CHECK(run_tool("t", [] {}) == 0);
+    CHECK(run_tool("t", [] { throw Error("broken"); }) == 1);
+    CHECK(run_tool("t", [] { throw UsageError("wrong"); }) == 2);
+    CHECK(run_tool("t", [] { parse({"--version"}); }) == 0);
+}

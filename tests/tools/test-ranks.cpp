@@ -1,0 +1,263 @@
+// Ranks of one host: their number and what they share changes nothing but rounding. Everything real but
+// the text: synthetic tokens. test-ranks-limits.cpp has memory and failures.
+#include "tests/tools/ranks-fixture.h"
+
+using namespace gt;
+
+TEST_CASE("any_number_of_ranks_trains_alike_whatever_they_share") {
+    for (const char * arch : {"gpt2", "llama", "vit"}) {
+        const ModelConfig config = small(arch);
+        RunPlan           f      = some_plan(1, "none", 12, 12);
+        f.clip                   = 0.5f;  // below the norm: every step is clipped
+        const Trained alone      = train(config, f);
+        CHECK(alone.norms[0] > f.clip);
+        for (const int n_ranks : {1, 2, 3, 4}) {
+            for (const char * shard : {"none", "optimizer", "full"}) {
+                INFO(arch << ", " << n_ranks << " ranks, " << shard);
+                f.ranks = n_ranks;
+                f.shard = shard;
+                f.micro = n_ranks == 4 ? 2 : 3;  // 6 or 4 micro-batches: some have none
+                const Trained shared = train(config, f);
+                for (size_t i = 0; i < alone.losses.size(); ++i) {
+                    CHECK(std::fabs(shared.losses[i] - alone.losses[i]) < 1e-5);
+                }
+                CHECK(farthest(shared, alone) < 1e-5);
+            }
+        }
+    }
+}
+
+// One sample a step: one rank computes it, the others add zeros, and all have the same gradient.
+TEST_CASE("equal_gradients_make_equal_messages_states_and_weights_on_any_number_of_ranks") {
+    const ModelConfig config = small("gpt2");
+    for (const char * rule : {"sgd", "adamw", "muon"}) {
+        for (const char * replicator : {"demo", "random", "full", "diloco"}) {
+            RunPlan f           = some_plan(1, "none", 1, 1);
+            f.optim.replicator  = replicator;
+            f.optim.rule        = rule;
+            f.optim.chunk       = "16x16";
+            f.optim.every       = std::string(replicator) == "diloco" ? 2 : 1;
+            const Trained alone = train(config, f, 4);
+            CHECK_FALSE(alone.messages.back().empty());
+            for (const int n_ranks : {2, 3, 4}) {
+                for (const char * shard : {"none", "optimizer", "full"}) {
+                    INFO(replicator << ", " << rule << ", " << n_ranks << " ranks, " << shard);
+                    f.ranks              = n_ranks;
+                    f.shard              = shard;
+                    const Trained shared = train(config, f, 4);
+                    CHECK((shared.messages == alone.messages));
+                    CHECK((shared.weights == alone.weights));
+                    CHECK(shared.digests == alone.digests);
+                    CHECK(shared.norms == alone.norms);
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("a_streamed_step_on_one_rank_has_the_bits_of_a_whole_one") {
+    for (const char * arch : {"gpt2", "llama", "vit"}) {
+        for (const int64_t n_layer : {1, 2, 5}) {
+            for (const bool portable : {false, true}) {
+                INFO(arch << ", " << n_layer << " blocks" << (portable ? ", portable" : ""));
+                RunPlan f           = some_plan(1, "none", 4, 2);
+                f.portable          = portable;
+                const Trained whole = train(small(arch, n_layer), f, 2);
+                f.shard             = "full";
+                const Trained parts = train(small(arch, n_layer), f, 2);
+                CHECK((parts.weights == whole.weights));
+                CHECK(parts.losses == whole.losses);
+            }
+        }
+    }
+}
+
+// --- devices ---------------------------------------------------------------------------------------
+
+// Our kernels differ from the CPU's in rounding only, and repeat themselves.
+TEST_CASE("devices_train_as_the_cpu_does_whole_and_streamed", "[device]") {
+    for (const char * arch : {"gpt2", "llama", "vit"}) {
+        const ModelConfig config = small(arch);
+        RunPlan           f      = some_plan(2, "optimizer", 2, 1);
+        const Trained     cpu    = train(config, f, 2);
+        f.device                 = "fake";  // each rank has one
+        const Trained whole      = train(config, f, 2);
+        const Trained again      = train(config, f, 2);
+        CHECK((again.weights == whole.weights));
+        CHECK(again.losses == whole.losses);
+        f.shard                = "full";
+        const Trained streamed = train(config, f, 2);
+        for (const Trained & device : {whole, streamed}) {
+            INFO(arch << (&device == &whole ? ", whole" : ", streamed"));
+            for (size_t i = 0; i < cpu.losses.size(); ++i) {
+                CHECK(device.losses[i] == Approx(cpu.losses[i]).epsilon(1e-5));
+            }
+            CHECK(farthest(device, cpu) < 1e-5);
+        }
+    }
+}
+
+TEST_CASE("equal_gradients_make_equal_messages_on_any_number_of_devices", "[device]") {
+    const ModelConfig config = small("gpt2", 1);
+    RunPlan           f      = some_plan(1, "none", 1, 1);
+    f.optim.replicator       = "demo";
+    f.optim.rule             = "sgd";
+    f.optim.chunk            = "16x16";
+    f.device                 = "fake";
+    const Trained alone      = train(config, f, 2);
+    CHECK_FALSE(alone.messages.back().empty());
+    f.ranks = 2;
+    for (const char * shard : {"optimizer", "full"}) {
+        INFO(shard);
+        f.shard               = shard;
+        const Trained devices = train(config, f, 2);
+        CHECK((devices.messages == alone.messages));
+        CHECK((devices.weights == alone.weights));
+        CHECK(devices.digests == alone.digests);
+    }
+}
+
+// --- resuming --------------------------------------------------------------------------------------
+
+namespace {
+
+// A host alone, one of whose messages came too late.
+class LatePeers : public Recorder {
+public:
+    Collected collect(uint64_t step) override {
+        Collected out = Recorder::collect(step);
+        if (step == kLate) {
+            out.round.messages.clear();
+            out.round.has_mine = false;
+        }
+        return out;
+    }
+
+    static constexpr uint64_t kLate = 2;
+};
+
+// Trains until `end`, with a round in flight; from a checkpoint and to one, if a folder is given.
+// Returns the host's weights and state.
+std::vector<std::vector<float>>
+go_on(const RunPlan & f, const std::string & from, uint64_t end, const std::string & to) {
+    SomeData                        data(small("gpt2"));
+    const ModelFile                 model = some_model(small("gpt2"));
+    const ModelHead                 head  = model_head(model.config, model.keys.get());
+    LatePeers                       peers;
+    std::vector<std::vector<float>> values;
+    run_ranks(f.ranks, [&](LocalGroup & ranks) {
+        TrainRank  rank(f, model, data, ranks, peers);
+        Trainer &  trainer = rank.trainer();
+        Bytes      mark;
+        const auto checkpoint = [&] {
+            Checkpoint c{.model = &head, .step = trainer.step(), .state = rank.state()};
+            c.state.blobs.push_back({"mark", {&mark}});
+            return c;
+        };
+        if (!from.empty()) {
+            trainer.set_step(from_first(ranks, [&] {
+                Checkpoint c = checkpoint();
+                load_checkpoint(find_checkpoint(from, head).path, c);
+                return c.step;
+            }));
+            rank.share_weights();
+        }
+        trainer.join(mark, from.empty());
+        while (trainer.step() < end) {
+            (void) trainer.train();
+        }
+        on_first(ranks, [&] {
+            mark = peers.mark();
+            if (!to.empty()) {
+                save_checkpoint(to, checkpoint());
+            }
+            for (const auto & tensors : {rank.state().weights, rank.state().tensors}) {
+                for (const HostTensor & tensor : tensors) {
+                    values.push_back(joined(tensor));
+                }
+            }
+        });
+    });
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE("a_message_in_flight_goes_on_with_any_number_of_ranks") {
+    const std::string replicator = GENERATE("demo", "random");
+    const auto        flags      = [&](int ranks, const std::string & shard) {
+        RunPlan f = some_plan(ranks, shard, 1, 1);  // a batch of 1: the bits of one rank
+        f.optim   = {.replicator = replicator, .chunk = "16x16", .overlap = true};
+        return f;
+    };
+    const auto whole = go_on(flags(1, "none"), "", 5, "");
+    for (const auto & [n_before, before] :
+         std::vector<std::pair<int, std::string>>{{1, "none"}, {3, "optimizer"}, {2, "full"}}) {
+        const Scratch dir;
+        (void) go_on(flags(n_before, before), "", LatePeers::kLate + 1, dir.path());
+        for (const auto & [n_after, after] : std::vector<std::pair<int, std::string>>{
+                 {1, "none"}, {2, "none"}, {4, "optimizer"}, {3, "full"}}) {
+            INFO(n_before << " ranks, " << before << "; then " << n_after << ", " << after);
+            const Scratch again;  // saved once more before the message is taken back
+            (void) go_on(flags(n_after, after), dir.path(), LatePeers::kLate + 1, again.path());
+            CHECK((go_on(flags(n_before, before), again.path(), 5, "") == whole));
+        }
+    }
+}
+
+// --- joining -----------------------------------------------------------------------------------------
+
+namespace {
+
+// A run that was at step 7 when this host joined: one round is still to be applied.
+class LateJoiner : public Recorder {
+public:
+    explicit LateJoiner(Bytes message) : message_(std::move(message)) {}
+
+    std::optional<Collected> missed(bool) override {
+        if (message_.empty()) {
+            return std::nullopt;
+        }
+        Collected out;
+        out.round.step     = kStep;
+        out.round.has_mine = true;
+        out.round.messages.push_back({"other", 1, std::exchange(message_, {})});
+        return out;
+    }
+
+    static constexpr uint64_t kStep = 7;
+
+private:
+    Bytes message_;
+};
+
+// A message that another host would have sent for that step.
+Bytes message_of(const RunPlan & f, uint64_t step) {
+    SomeData        data(small("gpt2"));
+    const ModelFile model = some_model(small("gpt2"));
+    Recorder        peers;
+    run_ranks(1, [&](LocalGroup & ranks) {
+        TrainRank rank(f, model, data, ranks, peers);
+        rank.trainer().join({}, true);
+        rank.trainer().set_step(step);
+        (void) rank.trainer().train();
+    });
+    return peers.messages.back();
+}
+
+}  // namespace
+
+TEST_CASE("a_joiner_takes_its_first_gradient_at_the_current_weights") {
+    RunPlan f = some_plan(1, "none", 1, 1);
+    f.optim   = {.replicator = "demo", .chunk = "16x16"};
+    LateJoiner      peers(message_of(f, LateJoiner::kStep));
+    SomeData        data(small("gpt2"));
+    const ModelFile model = some_model(small("gpt2"));
+    run_ranks(1, [&](LocalGroup & ranks) {
+        TrainRank rank(f, model, data, ranks, peers);
+        rank.trainer().join({}, true);
+        const StepResult result = rank.trainer().train();
+        CHECK(result.step == LateJoiner::kStep + 1);
+    });
+    CHECK(data.steps == std::vector<uint64_t>{LateJoiner::kStep + 1});
+}

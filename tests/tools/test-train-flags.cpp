@@ -1,0 +1,48 @@
+// The flags of a run: complete, and compatible with checkpoints and hubs of older versions.
+#include "tests/catch.h"
+#include "tools/train/settle.h"
+
+#include <algorithm>
+
+using namespace gt;
+
+TEST_CASE("a_run_stores_its_flags_under_the_names_of_older_versions") {
+    const Flags::Values values = run_values(TrainFlags{});
+    const auto          text   = [&](const std::string & name) -> std::string {
+        const auto it = std::find_if(values.begin(), values.end(), [&](const auto & value) {
+            return value.first == name;
+        });
+        return it == values.end() ? "missing" : it->second;
+    };
+    for (const char * name : {"batch", "context",    "steps",  "tokens",       "hours",
+                              "lr",    "schedule",   "warmup", "clip",         "smoothing",
+                              "seed",  "replicator", "rule",   "weight-decay", "beta1",
+                              "beta2", "wire",       "chunk",  "top-k",        "momentum-decay"}) {
+        INFO(name);
+        CHECK(text(name) != "missing");
+    }
+    CHECK(text("min-lr") == "0.1");
+    CHECK(text("decay") == "0.2");
+    CHECK(text("rate") == "0.1");
+    CHECK(text("every") == "0");
+    CHECK(text("sign") == "auto");
+    CHECK(text("overlap") == "0");
+    CHECK(text("outer-lr") == "-1");  // OptimOptions::visit is the only list of its flags
+}
+
+TEST_CASE("flags_of_older_checkpoints_are_restored") {
+    const TrainFlags f = with_values(
+        TrainFlags{}, {{"min-lr", "0.3"},
+                       {"decay", "0.4"},
+                       {"rate", "0.5"},
+                       {"every", "6"},
+                       {"sign", "on"},
+                       {"overlap", "1"}}
+    );
+    CHECK(f.schedule.min_ratio == 0.3f);
+    CHECK(f.schedule.decay == 0.4f);
+    CHECK(f.optim.rate == 0.5f);
+    CHECK(f.optim.every == 6);
+    CHECK(f.optim.sign == "on");
+    CHECK(f.optim.overlap);
+}

@@ -1,0 +1,131 @@
+// tools/cli/flags.h — one table of flags drives parsing, --help and what checkpoints store.
+//
+//   struct MyFlags {
+//       std::string model;
+//       int64_t     steps = 1000;
+//       template <class Visit>
+//       void visit(Visit && visit) {
+//           visit("model,m", model, "model to train (GGUF)");
+//           visit("steps", steps, "number of weight updates");
+//       }
+//   };
+//   int main(int argc, char ** argv) {
+//       return run_tool("my-tool", [&] {
+//           MyFlags my;
+//           Flags   flags("my-tool", "does something", "-m FILE [flags]");
+//           my.visit(flags);
+//           flags.parse(argc, argv);
+//       });
+//   }
+//
+// Numbers may end in k, M, G, T (powers of 1000) or Ki, Mi, Gi. --x=1 and --x 1 are the same; a bool is
+// --x, --no-x, or --x 0|1|true|false; a list is given by repeating its flag. --help and --version are
+// built in. Option structs of other folders need only such a template, not this header.
+//
+// A name may list more spellings: "steps-per-round,every". One letter is the short form; the others are
+// older spellings, accepted everywhere but not shown. Checkpoints and the settings at a hub store a flag
+// under its oldest spelling, the last one listed: so they can be read by every version.
+#pragma once
+
+#include "ggml-train/base/base.h"
+
+#include <variant>
+
+namespace gt {
+
+// Wrong usage: run_tool adds a hint and exits with 2.
+class UsageError : public Error {
+public:
+    using Error::Error;
+};
+
+class Flags {
+public:
+    using Values = std::vector<std::pair<std::string, std::string>>;
+
+    // usage: follows the program's name in the first line of --help.
+    Flags(std::string program, std::string purpose, std::string usage);
+
+    // A table without a program, to read or write the fields of a struct as text.
+    Flags() = default;
+
+    // Starts a group of --help.
+    void group(const std::string & title) { group_ = title; }
+
+    // One row: names, field with its default in it, help. choices: the values that a string may have;
+    // for a bool the two texts that stand for false and true. REQUIRES: field outlives this.
+    template <class T>
+    void operator()(
+        const std::string &      names,
+        T &                      field,
+        const std::string &      help,
+        std::vector<std::string> choices = {}
+    ) {
+        add({.names = names, .field = &field, .help = help, .choices = std::move(choices)});
+    }
+
+    // Arguments without a flag. Without this call none are allowed.
+    void positional(
+        const std::string & name, std::vector<std::string> & values, const std::string & help
+    );
+
+    // Reads the command line. --help and --version print and end the program (through run_tool).
+    void parse(int argc, const char * const * argv);
+
+    // UsageError unless the flag was given.
+    void require(const std::string & name) const;
+
+    bool given(const std::string & name) const;
+
+    // Sets a flag from a stored value; an unknown name is an Error.
+    void set(const std::string & name, const std::string & text);
+
+    // Stored names and values of all flags; `set` restores them exactly.
+    Values values() const;
+
+    std::string help() const;
+
+private:
+    using Field = std::variant<
+        bool *,
+        int *,
+        int64_t *,
+        uint64_t *,
+        float *,
+        double *,
+        std::string *,
+        std::vector<std::string> *>;
+
+    struct Flag {
+        std::string              names;  // as they are given to operator(), first the one shown
+        Field                    field;
+        std::string              help;
+        std::vector<std::string> choices;
+        std::string              group{}, default_text{};
+        bool                     given = false;
+
+        bool        has_name(const std::string & name) const;
+        std::string name() const { return names.substr(0, names.find(',')); }
+        std::string letter() const;
+        std::string stored_name() const;
+        bool        is_bool() const { return std::holds_alternative<bool *>(field); }
+        void        assign(const std::string & text) const;  // to the field
+        std::string text() const;                            // of the field
+        std::string help_line() const;
+    };
+
+    void         add(Flag flag);
+    const Flag * find(const std::string & name) const;
+    Flag &       expect(const std::string & word, const std::string & name);
+    std::string  nearest(const std::string & name) const;
+
+    std::string                program_, purpose_, usage_, group_;
+    std::vector<Flag>          flags_;
+    std::string                positional_name_, positional_help_;
+    std::vector<std::string> * positional_ = nullptr;
+};
+
+// Runs a program's body. An Error becomes `name: message` and exit code 1, wrong usage 2.
+int run_tool(const std::string & name, const std::function<void()> & body);
+
+}  // namespace gt

@@ -1,0 +1,44 @@
+# tools/dev/setup.sh — sourced by demo.sh and check.sh: installs missing packages, configures builds.
+
+say() { printf '\n== %s\n' "$*"; }
+
+# gt_install PACKAGE...: installs the Debian packages that are missing
+gt_install() {
+    local missing=()
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    local sudo=
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+            echo "missing packages; install them and run this again:" >&2
+            echo "    sudo apt-get install ${missing[*]}" >&2
+            exit 1
+        fi
+        sudo=sudo
+    fi
+    say "installing ${missing[*]}"
+    $sudo apt-get update -qq
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        "${missing[@]}" >/dev/null
+}
+
+# what the programs and the unit tests need
+GT_PACKAGES="g++ cmake ninja-build pkg-config python3-pip ca-certificates libcurl4-openssl-dev libssl-dev
+             libsodium-dev zlib1g-dev libstb-dev libdnnl-dev catch2"
+
+# what tools/check.sh needs besides: fuzzers, data sets, network namespaces, a browser
+GT_TEST_PACKAGES="python3-venv clang libclang-rt-dev bible-kjv dataset-fashion-mnist iproute2 procps curl git chromium"
+
+# gt_configure FOLDER OPTION...: cmake with Ninja; ccache is used if it is installed
+gt_configure() {
+    local folder=$1
+    shift
+    [ -n "${GT_LLAMA_CPP_DIR:-}" ] && set -- "$@" "-DGT_LLAMA_CPP_DIR=$GT_LLAMA_CPP_DIR"
+    if command -v ccache >/dev/null; then
+        set -- -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
+    fi
+    cmake -G Ninja -S . -B "$folder" "$@" | grep -vE '^-- (Looking|Performing|Found|Check)' || true
+    [ -f "$folder/build.ninja" ]
+}

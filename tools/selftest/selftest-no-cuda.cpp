@@ -1,0 +1,21 @@
+// tools/selftest/selftest-no-cuda.cpp — selftest without nvcc: nothing to test.
+#include "tools/selftest/selftest-cuda.h"
+
+namespace gt {
+
+int cuda::n_devices(const char ** why) {
+    *why = "built without CUDA; install NVIDIA's toolkit and configure again";
+    return 0;
+}
+
+void cuda::set_device(int) {}
+
+std::vector<SelftestRow> selftest_cuda(const SelftestOptions &) {
+    return {};
+}
+
+std::string selftest_nccl(int) {
+    return {};
+}
+
+}  // namespace gt

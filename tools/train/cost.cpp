@@ -1,0 +1,36 @@
+#include "tools/train/cost.h"
+
+#include <algorithm>
+
+namespace gt {
+
+Cost estimate(
+    const OptimOptions &           optim,
+    const std::vector<ParamView> & params,
+    const std::vector<HostEntry> & hosts,
+    double                         compute_s
+) {
+    Cost cost;
+    cost.every       = steps_per_round(optim);
+    cost.round_bytes = message_bytes(optim, params, cost.every - 1);
+    const bool dense = is_dense(optim);  // exchanged in a butterfly
+    const auto bytes = static_cast<double>(cost.round_bytes);
+    // up once, down from everybody else; or shares of the others, and the means
+    const double down = bytes * (dense ? 2.0 : static_cast<double>(hosts.size() - 1));
+    for (const HostEntry & host : hosts) {
+        const double seconds = 8e-6 * (bytes / host.up + down / host.down);
+        if (seconds / static_cast<double>(cost.every) > cost.travel_s) {
+            cost.travel_s = seconds / static_cast<double>(cost.every);
+            cost.slowest  = host.name;
+        }
+    }
+    cost.step_s             = compute_s + cost.travel_s;
+    cost.overlapped_s       = std::max(compute_s, cost.travel_s);
+    const double step       = optim.overlap ? cost.overlapped_s : cost.step_s;
+    const double rounds_day = bytes > 0.0 ? 86400.0 / step / static_cast<double>(cost.every) : 0.0;
+    cost.up_gb_day          = rounds_day * bytes / 1e9;
+    cost.down_gb_day        = rounds_day * down / 1e9;
+    return cost;
+}
+
+}  // namespace gt

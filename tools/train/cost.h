@@ -1,0 +1,26 @@
+// tools/train/cost.h — estimated traffic and step time on given links: bytes, seconds, GB per day.
+#pragma once
+
+#include "comm/run/hosts.h"
+#include "optim/optim.h"
+
+namespace gt {
+
+struct Cost {
+    int64_t     round_bytes = 0;                     // size of one host's message; 0: none is sent
+    uint64_t    every       = 1;                     // steps per round
+    double      step_s = 0.0, overlapped_s = 0.0;    // without and with overlap
+    double      up_gb_day = 0.0, down_gb_day = 0.0;  // of one host
+    std::string slowest;                             // host with the slowest link; empty: none
+    double      travel_s = 0.0;                      // transfer time on it, per step
+};
+
+// REQUIRES: every host has `up` and `down`.
+Cost estimate(
+    const OptimOptions &           optim,
+    const std::vector<ParamView> & params,
+    const std::vector<HostEntry> & hosts,
+    double                         compute_s
+);
+
+}  // namespace gt

@@ -1,0 +1,111 @@
+#include "tools/train/memory-plan.h"
+
+#include "tools/train/rank.h"
+
+#include <algorithm>
+
+namespace gt {
+
+// Floats of optimizer state per weight, counted on a model of one small matrix.
+static double state_per_weight(const OptimOptions & optim) {
+    std::vector<float> weight(256), grad(256);
+    Workers            workers(1);
+    const ParamView    param{
+           .name = "w", .ne = {16, 16, 1, 1}, .row_end = 16, .weight = weight, .grad = grad};
+    double n = 0;
+    for (const StateTensor & tensor : make_optimizer(optim, {param}, workers)->state().tensors) {
+        n += static_cast<double>(tensor.values.size());
+    }
+    return n / static_cast<double>(weight.size());
+}
+
+// Activations of one sample, in bytes; the graph is planned, not run.
+static double activations(ModelConfig config, int64_t n_blocks, const RunPlan & plan) {
+    config.n_layer = n_blocks;
+    const Backend backend("cpu", 1);
+    const auto    model = make_model(backend, config, true);
+    StepGraph     graph(
+            backend, *model,
+            {.B          = 1,
+             .T          = plan.T,
+             .image_size = config.image_size,
+             .channels   = config.channels,
+             .form       = form_of(plan),
+             .recompute  = plan.recompute ? Recompute::all : Recompute::cheap,
+             .mixup      = plan.mixup,
+             .depth      = plan.depth}
+        );
+    return static_cast<double>(graph.activation_bytes());
+}
+
+MemoryPlan::MemoryPlan(const RunPlan & plan, const ModelConfig & config) {
+    ModelConfig window = config;
+    window.n_layer     = std::min(config.n_layer, kWindowBlocks);
+    n_weights_         = static_cast<double>(n_params(config));
+    n_window_          = static_cast<double>(n_params(window));
+    n_ranks_           = plan.ranks;
+    n_blocks_          = static_cast<double>(config.n_layer);
+    state_             = state_per_weight(plan.optim);
+    first_             = activations(config, 1, plan);
+    more_              = activations(config, 2, plan) - first_;
+    kept_              = sizeof(float) * static_cast<double>(config.n_embd * plan.T);
+}
+
+double MemoryPlan::need(const std::string & shard, int64_t micro) const {
+    const double     cut    = shard == "none" ? 1.0 : n_ranks_;
+    const double     blocks = n_blocks_ - 1.0;
+    const double     each   = first_ + blocks * (shard == "full" ? kept_ : more_);
+    const double     held   = shard == "full" ? n_weights_ / n_ranks_ + n_window_ : n_weights_;
+    constexpr double kValue = sizeof(float), kWeightAndGradient = 2.0 * kValue;
+    constexpr double kValidation = 1.2;  // its graph has activations, too
+    return kWeightAndGradient * held + kValue * state_ * n_weights_ / cut +
+           kValidation * each * static_cast<double>(micro);
+}
+
+int64_t divide_batch(int64_t batch, int64_t most, int n_ranks) {
+    int64_t best = 1, best_samples = batch + 1;
+    for (int64_t micro = 1; micro <= std::min(batch, most); ++micro) {
+        const int64_t samples = (batch / micro + n_ranks - 1) / n_ranks * micro;  // of one rank
+        if (batch % micro == 0 && samples <= best_samples) {
+            best         = micro;
+            best_samples = samples;
+        }
+    }
+    return best;
+}
+
+// Memory for one rank in bytes: the same each time on one machine. 0: unknown.
+static double memory_of(const RunPlan & plan) {
+    constexpr double kUsable = 0.9;  // the rest is for libraries and other programs
+    const DeviceSpec spec    = parse_devices(plan.device)[0];
+    const Backend    backend(spec, 1);
+    size_t           free = 0, total = 0;
+    ggml_backend_dev_memory(ggml_backend_get_device(backend.get()), &free, &total);
+    const int n_sharing = backend.is_host() ? plan.ranks : 1;
+    return static_cast<double>(total) * kUsable / n_sharing;
+}
+
+MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixed) {
+    const int64_t            most = divide_batch(plan.batch, plan.micro, plan.ranks);
+    std::vector<std::string> shards{plan.shard};
+    if (plan.shard == "auto") {
+        shards = plan.ranks == 1 ? std::vector<std::string>{"none"}
+                                 : std::vector<std::string>{"optimizer", "full"};
+    }
+    const MemoryPlan memory_plan(plan, config);
+    const double     memory = memory_of(plan);
+    MemoryFit        fit;
+    for (const std::string & shard : shards) {
+        fit = {shard, most};
+        while (memory > 0 && !fixed && fit.micro > 1 && memory_plan.need(shard, fit.micro) > memory
+        ) {
+            fit.micro = divide_batch(plan.batch, fit.micro - 1, plan.ranks);
+        }
+        if (memory == 0 || memory_plan.need(shard, fit.micro) <= memory) {
+            break;
+        }
+    }
+    return fit;
+}
+
+}  // namespace gt

@@ -1,0 +1,38 @@
+// tools/train/memory-plan.h — estimates the memory of a rank, and chooses micro-batch and sharding so that
+// it fits.
+#pragma once
+
+#include "models/model-config.h"
+#include "tools/train/train-flags.h"
+
+namespace gt {
+
+class MemoryPlan {
+public:
+    // Measures a model of one and of two blocks with one sample; blocks and samples add up.
+    MemoryPlan(const RunPlan & plan, const ModelConfig & config);
+
+    // Bytes of one rank.
+    double need(const std::string & shard, int64_t micro) const;
+
+private:
+    double n_weights_ = 0, n_window_ = 0, n_ranks_ = 1;  // window: embedding, head, two blocks
+    double state_ = 0;                                   // floats per weight
+    double first_ = 0, more_ = 0, kept_ = 0;  // activations: first block, every other, its input
+    double n_blocks_ = 1;
+};
+
+// The micro-batch of at most `most` samples that keeps the ranks busy for the shortest time; the largest
+// of several.
+int64_t divide_batch(int64_t batch, int64_t most, int n_ranks);
+
+struct MemoryFit {
+    std::string shard;
+    int64_t     micro = 0;
+};
+
+// The least sharding (if plan.shard is auto) and the largest micro-batch up to plan.micro that fit the
+// memory of a rank's device. fixed: the micro-batch was given and stays.
+MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixed);
+
+}  // namespace gt

@@ -1,0 +1,182 @@
+#include "tools/train/rank.h"
+
+#include "ggml-train/graph/compute.h"
+#include "tools/train/check-ranks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+namespace gt {
+
+WholeWeights::WholeWeights(const HostState & state) {
+    for (const HostTensor & weight : state.weights) {
+        const Floats & first = weight.pieces[0].copies[0];
+        if (weight.pieces.size() == 1 && !first.device) {
+            views.push_back({weight.name, first.values});
+            continue;
+        }
+        copies.emplace_back();
+        for (const HostTensor::Piece & piece : weight.pieces) {
+            const HostView view = piece.view();
+            copies.back().insert(copies.back().end(), view.values().begin(), view.values().end());
+        }
+        views.push_back({weight.name, copies.back()});
+    }
+}
+
+namespace {
+
+// GT_TEST_STEP_SECONDS, for tests and benchmarks only: stretches every micro-batch so that the gradient
+// of a whole batch lasts at least that long, as on a slower machine.
+class SlowGraph : public StepRunner {
+public:
+    SlowGraph(std::unique_ptr<StepRunner> graph, double seconds)
+        : graph_(std::move(graph)), seconds_(seconds) {}
+
+    double run(const Batch & batch, float scale, bool first) override {
+        const auto   until = std::chrono::steady_clock::now() + seconds_;
+        const double loss  = graph_->run(batch, scale, first);
+        std::this_thread::sleep_until(until);
+        return loss;
+    }
+    void                 follow() override { graph_->follow(); }
+    std::vector<float>   logits() const override { return graph_->logits(); }
+    size_t               activation_bytes() const override { return graph_->activation_bytes(); }
+    const GraphOptions & options() const override { return graph_->options(); }
+
+private:
+    std::unique_ptr<StepRunner>   graph_;
+    std::chrono::duration<double> seconds_;
+};
+
+std::unique_ptr<StepRunner> slowed(std::unique_ptr<StepRunner> graph, int64_t batch) {
+    const char * text = std::getenv("GT_TEST_STEP_SECONDS");
+    if (!text) {
+        return graph;
+    }
+    const double share = static_cast<double>(graph->options().B) / static_cast<double>(batch);
+    return std::make_unique<SlowGraph>(std::move(graph), share * std::strtod(text, nullptr));
+}
+
+}  // namespace
+
+// A rank's share of the host's threads.
+static int rank_threads(int n_threads, const LocalGroup & ranks) {
+    return std::max(1, n_threads / ranks.size());
+}
+
+// CPU ranks share one device.
+static DeviceSpec device_of(const std::string & devices, int rank) {
+    const std::vector<DeviceSpec> specs = parse_devices(devices);
+    return specs.size() == 1 ? specs[0] : specs[static_cast<size_t>(rank)];
+}
+
+Form form_of(const RunPlan & plan) {
+    return plan.portable ? Form::portable : best_form(parse_devices(plan.device)[0]);
+}
+
+TrainRank::TrainRank(
+    const RunPlan & plan, const ModelFile & model, Data & data, LocalGroup & ranks, Peers & peers
+)
+    : ranks_(ranks), optim_(plan.optim),
+      backend_(device_of(plan.device, ranks.rank()), rank_threads(plan.threads, ranks)),
+      workers_(rank_threads(plan.threads, ranks)) {
+    if (backend_.device() && ranks_.size() > 1) {
+        check_ranks(ranks_, *backend_.device());
+    }
+    make_shards(plan, model.config);
+    load_weights(model);
+    optimizer_ = make_optimizer(optim_, shards_->views(), workers_, &ranks_);
+    state_     = join_state(ranks_, shards_->views(), optimizer_->state(), shards_->cut());
+    shared_    = std::make_unique<SharedState>(state_, workers_);
+    make_graphs(plan, model.config);
+    trainer_ = std::make_unique<Trainer>(
+        TrainerParts{ranks_, *graph_, *shards_, *optimizer_, *shared_, data, peers}, plan.schedule,
+        TrainerOptions{
+            .clip       = plan.clip,
+            .overlap    = plan.optim.overlap ? 1u : 0u,
+            .steps      = static_cast<uint64_t>(plan.steps),
+            .loss_scale = plan.compute == "f16" ? 65536.0f : 1.0f,
+            .batch      = plan.batch}
+    );
+}
+
+void TrainRank::make_shards(const RunPlan & plan, const ModelConfig & config) {
+    const CutRows cut_rows = [&](const ParamView & param) { return gt::cut_rows(optim_, param); };
+    const auto    shapes   = param_shapes(tensor_specs(config));
+    if (plan.shard == "full") {
+        ModelConfig window = config;
+        window.n_layer     = std::min(config.n_layer, kWindowBlocks);
+        model_             = make_model(backend_, window, true);
+        auto stream        = std::make_unique<Stream>(
+            backend_, model_->weights(), shapes, ranks_, has_kernels(optim_), cut_rows
+        );
+        stream_ = stream.get();
+        shards_ = std::move(stream);
+    } else {
+        model_  = make_model(backend_, config, true);
+        shards_ = make_whole_shards(
+            backend_, model_->weights(), shapes, ranks_, plan.shard != "none", has_kernels(optim_),
+            cut_rows
+        );
+    }
+}
+
+// Copies the rows that this rank owns.
+void TrainRank::load_weights(const ModelFile & model) {
+    for (const ParamView & view : shards_->views()) {
+        const int64_t rows = view.row_end - view.row_begin;
+        if (rows > 0) {
+            const auto    n    = static_cast<int64_t>(view.weight.size());
+            const float * from = model.at(view.name).data.data() + view.row_begin * (n / rows);
+            Floats{view.weight, view.device}.write({from, view.weight.size()});
+        }
+    }
+    shards_->share_weights();
+}
+
+std::unique_ptr<StepRunner> TrainRank::make_graph(const GraphOptions & options) {
+    if (stream_) {
+        return std::make_unique<StreamGraph>(backend_, *model_, *stream_, options);
+    }
+    return std::make_unique<StepGraph>(backend_, *model_, options);
+}
+
+void TrainRank::make_graphs(const RunPlan & plan, const ModelConfig & config) {
+    GraphOptions options = {
+        .B          = plan.micro,
+        .T          = plan.T,
+        .image_size = config.image_size,
+        .channels   = config.channels,
+        .form       = form_of(plan),
+        .compute    = plan.compute == "bf16"  ? GGML_TYPE_BF16
+                      : plan.compute == "f16" ? GGML_TYPE_F16
+                                              : GGML_TYPE_F32,
+        .recompute  = plan.recompute ? Recompute::all : Recompute::cheap,
+        .smoothing  = plan.smoothing,
+        .mixup      = plan.mixup,
+        .depth      = plan.depth};
+    graph_            = slowed(make_graph(options), plan.batch);
+    options.goal      = plan.logits ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
+    options.smoothing = 0.0f;
+    options.mixup = options.depth = false;
+    eval_                         = make_graph(options);
+}
+
+RankMemory TrainRank::memory() const {
+    RankMemory memory{
+        .weights     = shards_->bytes(),
+        .activations = graph_->activation_bytes() + eval_->activation_bytes()};
+    for (const StateTensor & tensor : optimizer_->state().tensors) {
+        memory.state += tensor.values.size_bytes();
+    }
+    if (stream_) {
+        const Weights & window = model_->weights();
+        memory.window = window.flat_weights().size_bytes() + window.flat_grads().size_bytes();
+    }
+    return memory;
+}
+
+}  // namespace gt

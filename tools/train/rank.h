@@ -1,0 +1,78 @@
+// tools/train/rank.h — one rank of a host: device, model, shard, optimizer, graphs and trainer, wired
+// together. Read next: ggml-train/trainer.cpp (one step), run.cpp (a run).
+#pragma once
+
+#include "ggml-train/shard/stream.h"
+#include "ggml-train/trainer.h"
+#include "models/blocks.h"
+#include "models/model-file.h"
+#include "tools/train/train-flags.h"
+
+#include <list>
+
+namespace gt {
+
+// All weights of the host, each contiguous in host memory: sharded weights and those of devices are
+// copied.
+struct WholeWeights {
+    explicit WholeWeights(const HostState & state);
+
+    std::vector<WeightView>       views;
+    std::list<std::vector<float>> copies;
+};
+
+// Bytes of memory that a rank uses.
+struct RankMemory {
+    size_t weights     = 0;  // and gradients
+    size_t state       = 0;  // of the optimizer
+    size_t window      = 0;  // streamed: the blocks at hand, and their gradients
+    size_t activations = 0;
+};
+
+// How layers are computed on the plan's devices.
+Form form_of(const RunPlan & plan);
+
+class TrainRank {
+public:
+    // Collective. Copies the weights of the model, which must live until all ranks are made.
+    TrainRank(
+        const RunPlan &   plan,
+        const ModelFile & model,
+        Data &            data,
+        LocalGroup &      ranks,
+        Peers &           peers
+    );
+
+    Trainer &    trainer() { return *trainer_; }
+    StepRunner & graph() { return *graph_; }
+    StepRunner & eval() { return *eval_; }
+
+    // Of the whole host: memory of all ranks; only rank 0 may touch it (on_first).
+    HostState & state() { return state_; }
+
+    RankMemory memory() const;
+
+    // Collective. To be called after the weights were changed from outside.
+    void share_weights() { shards_->share_weights(); }
+
+private:
+    void                        make_shards(const RunPlan & plan, const ModelConfig & config);
+    void                        load_weights(const ModelFile & model);
+    std::unique_ptr<StepRunner> make_graph(const GraphOptions & options);
+    void                        make_graphs(const RunPlan & plan, const ModelConfig & config);
+
+    LocalGroup &                 ranks_;
+    OptimOptions                 optim_;
+    Backend                      backend_;
+    Workers                      workers_;
+    std::unique_ptr<Transformer> model_;  // streamed: the window
+    std::unique_ptr<Shards>      shards_;
+    Stream *                     stream_ = nullptr;  // the shards, if they are streamed
+    std::unique_ptr<Optimizer>   optimizer_;
+    HostState                    state_;
+    std::unique_ptr<SharedState> shared_;
+    std::unique_ptr<StepRunner>  graph_, eval_;
+    std::unique_ptr<Trainer>     trainer_;
+};
+
+}  // namespace gt

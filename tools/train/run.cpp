@@ -1,0 +1,272 @@
+#include "tools/train/run.h"
+
+#include "ggml-train/base/file.h"
+#include "ggml-train/evaluator.h"
+#include "ggml-train/run/checkpoint.h"
+#include "ggml-train/run/step-log.h"
+#include "tools/cli/interrupt.h"
+#include "tools/train/measure.h"
+#include "tools/train/run-devices.h"
+#include "tools/train/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+namespace gt {
+
+namespace {
+
+// The data's digest is stored among the checkpoint's flags.
+constexpr const char * kData = "data-digest";
+
+bool all_finite(std::span<const float> values) {
+    return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+}
+
+// Problems that would otherwise show only after hours of training.
+void check_start(const RunPlan & plan, const ModelFile & model) {
+    for (const ModelTensor & tensor : model.tensors) {
+        if (!all_finite(tensor.data)) {
+            throw Error(
+                plan.model + ": " + tensor.spec.name +
+                " contains NaN or Inf; the file is damaged, copy it again"
+            );
+        }
+    }
+    if (plan.compute != "f32" && form_of(plan) == Form::fused) {
+        throw Error(
+            "--compute " + plan.compute +
+            ": the fused ops of the CPU are F32 only; add --portable, or use a device"
+        );
+    }
+    const std::filesystem::path folder = std::filesystem::path(plan.export_to).parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+        throw Error("--export " + plan.export_to + ": there is no folder " + folder.string());
+    }
+}
+
+// The run on one rank of this host. All ranks run the same lines; only rank 0 writes files, prints, and
+// talks to other hosts.
+class Run {
+public:
+    Run(const RunPlan & plan,
+        RunModel &      model,
+        Data &          data,
+        Session &       session,
+        const Samples & samples,
+        Peers &         peers,
+        LocalGroup &    ranks)
+        : plan_(plan), model_(model), data_(data), session_(session), samples_(samples),
+          peers_(peers), ranks_(ranks), rank_(plan, model.file, data, ranks, peers) {
+        on_first(ranks_, [&] { model_.file.tensors.clear(); });  // the devices have them now
+    }
+
+    int run() {
+        if (!plan_.checkpoint.empty()) {
+            resume(plan_.checkpoint);
+        }
+        const double compute_s =
+            session_.alone() ? 0.0 : measure_gradient(plan_, rank_, data_, ranks_, 1);
+        on_first(ranks_, [&] {
+            print_summary(plan_, model_.file.config, rank_.memory(), session_, compute_s);
+        });
+        join(model_.fresh && plan_.checkpoint.empty());
+        log_ = std::make_unique<StepLog>(
+            plan_.out, trainer().step(),
+            StepLogOptions{
+                .enabled = ranks_.rank() == 0,
+                .steps   = static_cast<uint64_t>(plan_.steps),
+                .every   = plan_.log_every,
+                .unit    = plan_.unit}
+        );
+        interrupt_ = ranks_.rank() == 0 ? std::make_unique<Interrupt>() : nullptr;
+        while (!at_end() && !is_interrupted()) {
+            const double waited = waited_for_data();
+            StepResult   result = trainer().train();
+            if (at_end()) {
+                trainer().drain(result);
+            }
+            if (result.n_samples > 0) {
+                log_->step(record_of(result, waited_for_data() - waited));
+            }
+            after_step(result.step + 1, result.validate);
+        }
+        return from_first(ranks_, [&] { return finish(); });
+    }
+
+private:
+    static bool due(int64_t every, uint64_t step) {
+        return every > 0 && step % static_cast<uint64_t>(every) == 0;
+    }
+    Trainer & trainer() { return rank_.trainer(); }
+    bool      at_end() { return trainer().step() >= static_cast<uint64_t>(plan_.steps); }
+    bool      is_interrupted() {
+             return from_first(ranks_, [&] { return interrupt_->asked(); });
+    }
+    double waited_for_data() const { return ranks_.rank() == 0 ? data_.seconds_waited() : 0.0; }
+
+    StepRecord record_of(const StepResult & result, double waited_for_data) const {
+        return {
+            .step             = result.step + 1,
+            .loss             = static_cast<float>(result.loss),
+            .lr               = result.lr,
+            .grad_norm        = static_cast<float>(result.grad_norm),
+            .n_tokens         = static_cast<uint64_t>(result.n_samples * plan_.n_per_sample),
+            .n_samples        = static_cast<uint64_t>(result.n_samples),
+            .waited           = waited_for_data,
+            .round            = result.round + 1,
+            .in               = result.info.in,
+            .late             = result.info.late,
+            .n_sent           = result.n_sent,
+            .up_bytes         = result.info.up_bytes,
+            .down_bytes       = result.info.down_bytes,
+            .waited_for_hosts = result.waited};
+    }
+
+    // Our place in the run: its beginning, our checkpoint, or the current step of the other hosts.
+    void join(bool fresh) {
+        if (!session_.alone() && ranks_.rank() == 0) {
+            std::printf("waiting for the other hosts\n");
+            std::fflush(stdout);
+        }
+        trainer().join(mark_, fresh);
+        if (trainer().step() > 0 && ranks_.rank() == 0) {
+            std::printf(
+                "resuming after step %llu\n", static_cast<unsigned long long>(trainer().step())
+            );
+            std::fflush(stdout);
+        }
+    }
+
+    // Validation, sample and checkpoint, where they are due.
+    void after_step(uint64_t step, bool validation_is_ours) {
+        if ((due(plan_.eval_every, step) && validation_is_ours) || at_end()) {
+            const Score score = Evaluator(ranks_, rank_.eval()).validate(data_, at_end());
+            if (score.loss >= 0.0) {
+                log_->eval(
+                    step, static_cast<float>(score.loss), static_cast<float>(score.accuracy)
+                );
+            }
+        }
+        on_first(ranks_, [&] {
+            const int64_t every =
+                samples_.every ? samples_.every : std::max<int64_t>(1, plan_.steps / 10);
+            if (samples_.generate && (due(every, step) || at_end())) {
+                log_->sample(
+                    step, samples_.prompt, samples_.generate(WholeWeights(rank_.state()).views)
+                );
+            }
+            if (due(plan_.save_every, step) || at_end()) {
+                save();
+                log_->mark();
+            }
+        });
+    }
+
+    int finish() {
+        if (!at_end()) {
+            log_->note(format(
+                "stopped after step %llu; saved as %s",
+                static_cast<unsigned long long>(trainer().step()), save().c_str()
+            ));
+            log_->note("run the same command to resume");
+            return 130;
+        }
+        for (const std::string & note : save_model(
+                 plan_.export_to, model_.file.config, model_.file.keys.get(),
+                 WholeWeights(rank_.state()).views, parse_weight_type(plan_.export_type)
+             )) {
+            log_->note(note);
+        }
+        log_->note("trained model: " + plan_.export_to);
+        session_.finish();
+        return 0;
+    }
+
+    Checkpoint checkpoint() {
+        head_ = model_head(model_.file.config, model_.file.keys.get());
+        Checkpoint c{
+            .model = &head_,
+            .step  = trainer().step(),
+            .flags = plan_.stored,
+            .state = rank_.state()};
+        for (const HostCounter & counter : trainer().counters()) {
+            c.state.counters.push_back(counter);
+        }
+        c.flags.push_back({kData, std::to_string(data_.digest())});
+        mark_ = peers_.mark();
+        c.state.blobs.push_back({"run-mark", {&mark_}});
+        return c;
+    }
+
+    // Weights with NaN or Inf never replace a good checkpoint.
+    std::string save() {
+        for (const HostTensor & weight : rank_.state().weights) {
+            for (const HostTensor::Piece & piece : weight.pieces) {
+                if (!all_finite(piece.view().values())) {
+                    throw Error(format(
+                        "step %llu: %s contains NaN or Inf; the checkpoint was not written. "
+                        "Restart "
+                        "with --fresh and a lower --lr or a longer --warmup",
+                        static_cast<unsigned long long>(trainer().step()), weight.name.c_str()
+                    ));
+                }
+            }
+        }
+        return save_checkpoint(plan_.out, checkpoint(), static_cast<int>(plan_.keep));
+    }
+
+    void resume(const std::string & path) {
+        const uint64_t step = from_first(ranks_, [&] {
+            Checkpoint c = checkpoint();
+            load_checkpoint(path, c);
+            for (const auto & [name, value] : c.flags) {
+                if (name == kData && value != std::to_string(data_.digest())) {
+                    throw Error(
+                        "the training data has changed since " + path +
+                        " was saved: restore the old data to resume, train on the new data from an "
+                        "export of this run (with another --out), or start over with --fresh"
+                    );
+                }
+            }
+            return c.step;
+        });
+        rank_.share_weights();
+        trainer().set_step(step);
+    }
+
+    const RunPlan &            plan_;
+    RunModel &                 model_;
+    Data &                     data_;
+    Session &                  session_;
+    const Samples &            samples_;
+    Peers &                    peers_;
+    LocalGroup &               ranks_;
+    TrainRank                  rank_;
+    ModelHead                  head_;
+    Bytes                      mark_;  // our place in the run, for the checkpoint; on rank 0
+    std::unique_ptr<StepLog>   log_;
+    std::unique_ptr<Interrupt> interrupt_;  // on rank 0
+};
+
+}  // namespace
+
+int run_training(
+    const RunPlan & draft, RunModel & model, Data & data, Session & session, const Samples & samples
+) {
+    check_start(draft, model.file);
+    const FolderLock lock(draft.out);
+    const RunPlan    plan = draft.steps > 0 ? draft : plan_hours(draft, model.file, data);
+    Peers & peers = session.peers(plan.optim, param_shapes(tensor_specs(model.file.config)));
+    int     code  = 0;
+    run_devices(plan.device, plan.ranks, [&](LocalGroup & ranks) {
+        const int done = Run(plan, model, data, session, samples, peers, ranks).run();
+        if (ranks.rank() == 0) {
+            code = done;
+        }
+    });
+    return code;
+}
+
+}  // namespace gt

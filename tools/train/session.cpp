@@ -1,0 +1,290 @@
+#include "tools/train/session.h"
+
+#include "comm/run/run-model.h"
+#include "ggml-train/base/file.h"
+#include "ggml-train/shard/weights.h"
+#include "optim/wire/shares.h"
+#include "tools/cli/host-name.h"
+#include "tools/train/cost.h"
+
+#include <filesystem>
+#include <thread>
+#include <tuple>
+
+namespace gt {
+
+static void log_line(const std::string & line) {
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+}
+
+// The samples depend on the host's name. Alone it is always "self", so that a run can move to another
+// machine.
+Session::Session(const NodesFlags & flags)
+    : flags_(flags),
+      host_(flags.alone() && flags.name.empty() ? "self" : own_host_name(flags.name)) {
+    if (flags.alone()) {
+        return;
+    }
+    hosts_ = flags.join.empty() ? read_hosts(flags.nodes) : parse_invite(flags.join);
+    MeetOptions options;
+    options.hub_path                    = flags.hub_path.empty() ? "hub-store" : flags.hub_path;
+    options.status_port                 = flags.status;
+    options.take_over                   = flags.take_over;
+    options.log                         = log_line;
+    options.congestion                  = flags.tcp;
+    options.up_limit                    = static_cast<uint64_t>(flags.up_limit);
+    options.membership.min_hosts        = static_cast<size_t>(flags.min_hosts);
+    options.membership.checkpoint_every = flags.checkpoint_every;
+    meeting_                            = meet(hosts_, host_, options);
+    std::printf(
+        "host     %s, meeting at %s\n", host_.c_str(),
+        hosts_.store.empty() ? hosts_.hub()->address.c_str() : hosts_.store.c_str()
+    );
+    check_link();
+}
+
+// Hosts may start before the hub: retries for a minute.
+void Session::check_link() {
+    using Clock        = std::chrono::steady_clock;
+    const auto give_up = Clock::now() + std::chrono::minutes(1);
+    for (bool has_logged = false;;) {
+        try {
+            std::printf("link     %s", meeting_->check(host_).c_str());
+            std::fflush(stdout);
+            return;
+        } catch (const KeyError &) {
+            throw;
+        } catch (const StoreError & error) {
+            if (Clock::now() > give_up) {
+                throw;
+            }
+            if (!has_logged) {
+                std::printf("link     not yet: %s\n", error.what());
+                std::fflush(stdout);
+            }
+            has_logged = true;
+        }
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+}
+
+Session::~Session() = default;
+
+constexpr const char * kTied = "gt.tied";  // in model files it shows in the list of tensors
+
+// Sizes and tokenizer as a GGUF without tensors.
+static Bytes description(const ModelFile & model) {
+    const gguf_context_ptr keys(gguf_init_empty());
+    gguf_set_kv(keys.get(), model.keys.get());
+    write_config(model.config, keys.get());
+    gguf_set_val_bool(keys.get(), kTied, model.config.tied);
+    Bytes bytes(gguf_get_meta_size(keys.get()));
+    gguf_get_meta_data(keys.get(), bytes.data());
+    return bytes;
+}
+
+ModelFile described_model(const Bytes & bytes) {
+    gguf_context_ptr keys(
+        gguf_init_from_buffer(bytes.data(), bytes.size(), {.no_alloc = true, .ctx = nullptr})
+    );
+    if (!keys) {
+        throw Error("the model's description in the store can't be read; was it written by another "
+                    "version?");
+    }
+    ModelConfig   config = read_config(keys.get(), "the run's model");
+    const int64_t tied   = gguf_find_key(keys.get(), kTied);
+    config.tied          = tied < 0 || gguf_get_val_bool(keys.get(), tied);
+    gguf_remove_key(keys.get(), kTied);
+    ModelFile model = empty_model(config);
+    model.keys      = std::move(keys);
+    return model;
+}
+
+// All hosts prepare pictures as the first one does. Returns false if ours were described differently.
+static bool take_pictures(ModelConfig & config, const ModelConfig & run) {
+    const auto fields = [](ModelConfig & c) {
+        return std::tie(c.class_names, c.image_mean, c.image_std, c.image_crop, c.image_stored);
+    };
+    ModelConfig theirs = run;
+    const bool  same   = fields(config) == fields(theirs);
+    fields(config)     = fields(theirs);
+    return same;
+}
+
+bool Session::offer(ModelFile & model) {
+    if (alone()) {
+        return true;
+    }
+    offer_model(meeting_->store(), meeting_->keys(), host_, description(model));
+    const auto bytes = fetch_model(meeting_->store(), meeting_->keys(), std::chrono::minutes(1));
+    if (!bytes) {
+        throw Error("the model's description can't be read from the store; run the command again");
+    }
+    return take_pictures(model.config, described_model(*bytes).config);
+}
+
+RunModel Session::model(const std::string & path) {
+    if (alone() || std::filesystem::exists(path)) {
+        RunModel   model{.file = load_model(path), .fresh = true};
+        const auto bytes =
+            alone() ? std::nullopt : fetch_model(meeting_->store(), meeting_->keys(), {});
+        if (bytes) {
+            take_pictures(model.file.config, described_model(*bytes).config);
+        }
+        return model;
+    }
+    std::printf("%s not found: fetching the model from the run\n", path.c_str());
+    const auto bytes = fetch_model(meeting_->store(), meeting_->keys(), std::chrono::minutes(10));
+    if (!bytes) {
+        throw Error(
+            "the run has no model yet: start it on a machine that has the file, with -m " + path
+        );
+    }
+    return {.file = described_model(*bytes), .fresh = false};
+}
+
+// Settings that are not flags and must be equal on all hosts.
+static Settings identity(const ModelFile & model) {
+    uint64_t weights = 0;
+    for (const ModelTensor & tensor : model.tensors) {
+        const auto data = reinterpret_cast<const uint8_t *>(tensor.data.data());
+        weights         = digest64({data, tensor.data.size() * sizeof(float)}, weights);
+    }
+    const auto text = [](uint64_t digest) {
+        return format("%016llx", static_cast<unsigned long long>(digest));
+    };
+    return {
+        {"weights-digest", text(weights)},
+        {"tokenizer-digest", text(tokenizer_digest(model.keys.get()))},
+        {"version", kVersion}};
+}
+
+// fresh: we have the model's file; its weights must be the run's initial ones.
+static void check_identity(const Settings & ours, const Settings & run, bool fresh) {
+    const auto differs = [&](const char * name) {
+        const auto its = run.find(name);
+        return its == run.end() || its->second != ours.at(name);
+    };
+    if (differs("version")) {
+        const auto its = run.find("version");
+        throw Error(
+            "the run was started with version " + (its == run.end() ? "?" : its->second) +
+            ", this is " + kVersion + "; install the same version on all machines"
+        );
+    }
+    if (differs("tokenizer-digest")) {
+        throw Error("the model's tokenizer differs from the run's; copy the file from the machine "
+                    "that started the run, or remove it: then the model is fetched from the run");
+    }
+    if (fresh && differs("weights-digest")) {
+        throw Error(
+            "the model's weights differ from the run's initial ones; copy the file from the "
+            "machine that started the run, or remove it: then the model is fetched from the "
+            "run"
+        );
+    }
+}
+
+Flags::Values
+Session::agree(const Flags & given, const Flags::Values & run, const RunModel & model) {
+    if (alone()) {
+        return {};
+    }
+    Settings              ours;
+    std::set<std::string> fixed;  // on the command line
+    for (const auto & [name, value] : run) {
+        ours[name] = value;
+        if (given.given(name)) {
+            fixed.insert(name);
+        }
+    }
+    // settings for a remote sequencer; unset ones fall back to the sequencer's own flags
+    if (given.given("min-hosts")) {
+        ours["min-hosts"] = std::to_string(flags_.min_hosts);
+    }
+    if (given.given("checkpoint-every")) {
+        ours["checkpoint-every"] = std::to_string(flags_.checkpoint_every);
+    }
+    const Settings own = identity(model.file);
+    ours.insert(own.begin(), own.end());
+    const Settings all = agree_settings(meeting_->store(), meeting_->keys(), host_, ours, fixed);
+    check_identity(own, all, model.fresh);
+    std::printf(
+        "agreed   %s, tokenizer, settings and version\n", model.fresh ? "weights" : "model"
+    );
+    Flags::Values agreed;
+    for (const auto & [name, value] : run) {
+        if (const auto found = all.find(name); found != all.end()) {
+            agreed.push_back({name, found->second});
+        }
+    }
+    return agreed;
+}
+
+std::optional<DenseCodec>
+dense_codec(const OptimOptions & optim, const std::vector<ParamView> & params) {
+    if (!is_dense(optim)) {
+        return std::nullopt;
+    }
+    return DenseCodec{
+        .n_shards = 8,
+        .split    = [=](uint64_t, std::span<const uint8_t> message,
+                     int n) { return split_shares(params, message, n); },
+        .average =
+            [=](std::span<const Message> shards) {
+                std::vector<Bytes>    bytes;
+                std::vector<uint64_t> weights;
+                for (const Message & shard : shards) {
+                    bytes.push_back(shard.bytes);
+                    weights.push_back(shard.weight);
+                }
+                std::string why;
+                return mean_share(params, bytes, weights, why);
+            },
+        .join =
+            [](std::span<const Bytes> shards) {
+                std::string why;
+                return join_means(shards, why);
+            }};
+}
+
+Peers & Session::peers(const OptimOptions & optim, const std::vector<ParamView> & params) {
+    if (alone()) {
+        peers_ = make_self_peers(host_);
+        return *peers_;
+    }
+    StorePeersOptions options;
+    options.host  = host_;
+    options.log   = log_line;
+    options.dense = dense_codec(optim, params);
+    peers_        = make_peers(*meeting_, options);
+    return *peers_;
+}
+
+std::string
+Session::cost(const OptimOptions & optim, const ModelConfig & config, double compute_s) const {
+    std::vector<HostEntry> lines = hosts_.hosts;
+    for (HostEntry & line : lines) {
+        line.up   = line.up > 0 ? line.up : 20;  // Mbit/s of a typical home
+        line.down = line.down > 0 ? line.down : 100;
+    }
+    const Cost cost = estimate(optim, param_shapes(tensor_specs(config)), lines, compute_s);
+    return format(
+        "%s %s; with %zu hosts %.1f GB up and %.1f GB down per day (see plan)",
+        bytes_text(static_cast<uint64_t>(cost.round_bytes)).c_str(),
+        cost.every == 1
+            ? "per step"
+            : format("every %llu steps", static_cast<unsigned long long>(cost.every)).c_str(),
+        lines.size(), cost.up_gb_day, cost.down_gb_day
+    );
+}
+
+void Session::finish() {
+    peers_.reset();
+    if (meeting_) {
+        meeting_->finish();
+    }
+}
+
+}  // namespace gt

@@ -1,0 +1,91 @@
+// tools/train/session.h — this host's part in a run with other hosts: its name, the meeting place, the
+// model and the settings that all hosts share. Works the same without other hosts.
+// Read next: comm/meet.h.
+#pragma once
+
+#include "comm/meet.h"
+#include "models/model-file.h"
+#include "optim/optim.h"
+#include "tools/cli/flags.h"
+
+namespace gt {
+
+struct NodesFlags {
+    std::string nodes, join, name, hub_path, tcp = "bbr";
+    int64_t     up_limit = 0;
+    int         status = -1, min_hosts = 1;
+    uint64_t    checkpoint_every = 100;
+    bool        take_over        = false;
+
+    template <class Visit>
+    void visit(Visit && visit) {
+        visit("nodes", nodes, "hosts.txt: train together with the machines listed in it");
+        visit("join", join, "an invitation, as printed by hub --invite, instead of --nodes");
+        visit("name", name, "this machine's name in hosts.txt; default: its host name");
+        visit("up-limit", up_limit, "upload limit in bytes per second; 0: no limit");
+        visit("tcp", tcp, "TCP congestion control");
+        visit("min-hosts", min_hosts, "number of hosts that the run waits for at its start");
+        visit("checkpoint-every", checkpoint_every, "rounds between shared checkpoints");
+        visit("status", status, "port of the hub's status page on 127.0.0.1; -1: no page");
+        visit("hub-path", hub_path, "folder of the hub, if it runs here; default: hub-store");
+        visit("take-over", take_over, "order the rounds on this host, because the old one is gone");
+    }
+
+    bool alone() const { return nodes.empty() && join.empty(); }
+};
+
+struct RunModel {
+    ModelFile file;
+    bool fresh = true;  // the file has the run's initial weights; else they come from other hosts
+};
+
+class Session {
+public:
+    // Connects to the meeting place, if the flags name one.
+    explicit Session(const NodesFlags & flags);
+    ~Session();
+
+    bool                alone() const { return !meeting_; }
+    const std::string & host() const { return host_; }
+    const HostEntry *   entry() const { return hosts_.find(host_); }  // in hosts.txt; null: none
+
+    // The model of the run: the file at `path`, or without it the description that another host has
+    // stored, without weights.
+    RunModel model(const std::string & path);
+
+    // Stores the model's description for hosts without the file. Returns false if another host has
+    // described the pictures (classes, normalisation) differently; the model then has that description.
+    bool offer(ModelFile & model);
+
+    // The settings of the run: those of the first host. `run`: our flags of the run; `given` tells which
+    // ones are on the command line, where a contradiction is an Error.
+    Flags::Values agree(const Flags & given, const Flags::Values & run, const RunModel & model);
+
+    // Peers for these settings; to be called once.
+    Peers & peers(const OptimOptions & optim, const std::vector<ParamView> & params);
+
+    // Traffic of the run in one line. compute_s: duration of a gradient on this machine.
+    std::string
+    cost(const OptimOptions & optim, const ModelConfig & config, double compute_s) const;
+
+    // After the last step: serves the other hosts until they are done, if they depend on us.
+    void finish();
+
+private:
+    void check_link();
+
+    NodesFlags               flags_;
+    Hosts                    hosts_;
+    std::string              host_;
+    std::unique_ptr<Meeting> meeting_;
+    std::unique_ptr<Peers>   peers_;
+};
+
+// A model without weights, from the description that a host has stored.
+ModelFile described_model(const Bytes & description);
+
+// Only for dense replicators: each host averages a share of the messages (comm/rounds/butterfly.h).
+std::optional<DenseCodec>
+dense_codec(const OptimOptions & optim, const std::vector<ParamView> & params);
+
+}  // namespace gt

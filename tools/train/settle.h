@@ -1,0 +1,82 @@
+// tools/train/settle.h — from flags, checkpoint and agreed settings to the plan of a run.
+//
+//   RunFolder folder = open_run(f, flags, run_values(MyFlags{}), config);
+//   MyFlags   chosen = with_values(f, folder.flags);          // a resumed run keeps its flags
+//   MyFlags   run    = settle(chosen, flags, in, session);    // defaults, then what all hosts share
+//   RunPlan   plan   = make_plan(run, flags, in, folder);     // sizes that fit this host
+//
+// Flags are never assigned to: every function returns a changed copy.
+#pragma once
+
+#include "tools/train/session.h"
+#include "tools/train/train-flags.h"
+
+namespace gt {
+
+// Facts about model and data that the plan depends on.
+struct RunInput {
+    const RunModel * model;
+    int64_t          T         = 0;    // tokens per sample
+    int64_t          n_samples = 0;    // in the training data
+    int64_t     batch = 0, micro = 0;  // defaults for this kind of data; 0: by tokens, by memory
+    std::string unit         = "tokens";
+    int64_t     n_per_sample = 0;              // units in one sample
+    bool        logits       = false;          // validation needs logits
+    bool        mixup = false, depth = false;  // used by the batches: see batch.h
+    bool        alone = true;                  // no other hosts
+};
+
+struct RunFolder {
+    std::string   path;
+    std::string   checkpoint;  // the newest valid one; empty: none
+    Flags::Values flags;       // of the run, from the checkpoint
+};
+
+// Opens the run's folder; with --fresh an old run is renamed first. A flag on the command line that
+// contradicts the checkpoint is an Error. defaults: run_values of default flags.
+RunFolder open_run(
+    const TrainFlags &    train,
+    const Flags &         given,
+    const Flags::Values & defaults,
+    const ModelConfig &   config
+);
+
+// The flags of the run as text.
+template <class F>
+Flags::Values run_values(F flags) {
+    Flags table;
+    flags.visit_run(table);
+    return table.values();
+}
+
+// A copy of the flags with these values.
+template <class F>
+F with_values(F flags, const Flags::Values & values) {
+    Flags table;
+    flags.visit_run(table);
+    for (const auto & [name, value] : values) {
+        table.set(name, value);
+    }
+    return flags;
+}
+
+// Defaults for flags that depend on model and data.
+TrainFlags choose_defaults(TrainFlags train, const RunInput & in);
+
+// The same for the flags of a tool; then the settings that all hosts share.
+template <class F>
+F settle(F flags, const Flags & given, const RunInput & in, Session & session) {
+    static_cast<TrainFlags &>(flags) = choose_defaults(flags, in);
+    return with_values(flags, session.agree(given, run_values(flags), *in.model));
+}
+
+// Micro-batch and sharding that fit this host, whole rounds, intervals. If the plan has --hours and no
+// steps yet, plan_hours (measure.h) completes it.
+RunPlan make_plan(
+    const TrainFlags & train, const Flags & given, const RunInput & in, const RunFolder & folder
+);
+
+// The plan for a number of steps: schedule and intervals.
+RunPlan with_steps(RunPlan plan, int64_t steps);
+
+}  // namespace gt

@@ -1,0 +1,101 @@
+// tools/train/train-flags.h — the flags that train-gpt and train-vit share.
+//
+// Flags of the run decide what is computed: checkpoints store them, and a resumed run takes them from
+// there. Flags of the session (devices, files, intervals) may change each time.
+#pragma once
+
+#include "ggml-train/run/schedule.h"
+#include "optim/optim.h"
+#include "tools/cli/flags.h"
+
+namespace gt {
+
+struct TrainFlags {
+    std::string model;
+    std::string data;
+    std::string out;
+
+    int64_t      batch = 0, micro = 0, context = 0, steps = 0, tokens = 0;
+    double       hours     = 0.0;
+    uint64_t     seed      = 1;
+    float        clip      = 1.0f;
+    float        smoothing = 0.0f;
+    Schedule     schedule{.lr = 0.0f};
+    OptimOptions optim{.replicator = "auto"};
+
+    int64_t     eval_every = 0, eval_batches = 16, save_every = 0, keep = 3, log_every = 10;
+    int         threads = 0, ranks = 1;
+    std::string device = "cpu", compute = "f32", shard = "auto";
+    bool        portable = false, recompute = false, fresh = false;
+    std::string export_to, export_type = "f32";
+
+    void visit_run(Flags & visit) {
+        visit.group("Run (stored in checkpoints, the same on all hosts)");
+        visit("batch", batch, "samples per step on each host; 0: about 8192 tokens");
+        visit("context", context, "tokens per sample; 0: the model's context length");
+        visit(
+            "steps", steps,
+            "number of weight updates; 0: from --tokens or --hours, else from model and data size"
+        );
+        visit("tokens", tokens, "number of training tokens, instead of --steps");
+        visit("hours", hours, "approximate duration, instead of --steps; not with other hosts");
+        visit("clip", clip, "maximum gradient norm; 0: no clipping");
+        visit("smoothing", smoothing, "label smoothing");
+        visit("seed", seed, "seed of the sample order");
+        visit.group("Learning rate");
+        schedule.visit(visit);
+        visit.group("Optimizer and exchange between hosts");
+        optim.visit(visit);
+    }
+
+    void visit_session(Flags & visit) {
+        visit.group("Session");
+        visit("out,o", out, "folder of the run; default: the model's name with -run");
+        visit("export", export_to, "trained model; default: the model's name with -trained");
+        visit(
+            "export-type", export_type, "weight type of the trained model",
+            {"f32", "f16", "bf16", "q8_0"}
+        );
+        visit("fresh", fresh, "start over; an existing run folder is renamed");
+        visit(
+            "micro", micro,
+            "micro-batch size (must divide --batch); 0: as large as fits, at most batch/8 with "
+            "other hosts"
+        );
+        visit("threads,t", threads, "CPU threads; 0: all cores");
+        visit("ranks", ranks, "CPU ranks that share the work and the threads of this host");
+        visit(
+            "shard", shard, "what the ranks shard; auto: as little as memory allows",
+            {"auto", "none", "optimizer", "full"}
+        );
+        visit("device", device, "cpu, or one rank per GPU: cuda:0,cuda:1,...");
+        visit(
+            "compute", compute, "type of matrix products on devices; weights stay F32",
+            {"f32", "bf16", "f16"}
+        );
+        visit("portable", portable, "use only ggml's own ops (slow)");
+        visit(
+            "recompute", recompute,
+            "recompute activations in the backward pass: less memory, more time"
+        );
+        visit("eval-every", eval_every, "steps between validations; 0: twenty per run");
+        visit("eval-batches", eval_batches, "batches per validation");
+        visit("save-every", save_every, "steps between checkpoints; 0: ten per run");
+        visit("keep", keep, "number of checkpoints kept");
+        visit("log-every", log_every, "steps between log lines if the output is not a terminal");
+    }
+};
+
+// The flags with nothing left open: everything that is decided about a run before its first step. Made
+// once, by settle.cpp; const from then on.
+struct RunPlan : TrainFlags {
+    int64_t       T            = 0;              // tokens per sample
+    std::string   unit         = "tokens";       // counted in the log
+    int64_t       n_per_sample = 0;              // units in one sample
+    bool          logits       = false;          // validation needs logits, not only the loss
+    bool          mixup = false, depth = false;  // used by the batches: see batch.h
+    std::string   checkpoint;                    // to resume from; empty: start
+    Flags::Values stored;                        // the flags, as checkpoints keep them
+};
+
+}  // namespace gt
