@@ -1,7 +1,7 @@
 // ggml-train/peers.h — interface: the other hosts of a run. Hosts send one small message per round;
 // a commit record closes the round and lists the messages that count. comm/rounds implements it.
 //
-//   Joined from = peers.join(mark_of_our_checkpoint, true);  // load peers.slice(i) if there are any
+//   Joined from = peers.join(mark_of_our_checkpoint, true);  // load peers.slice(i), if there are any
 //   for (step = from.step; step < n_steps;) {
 //       while (auto round = peers.missed(nothing_in_flight)) { apply(*round); }
 //       gradient();
@@ -65,14 +65,16 @@ struct Collected {
     RoundInfo  info;
     SliceOrder slices;
     Fault      fault         = Fault::none;  // set: `round.messages` must not be applied
+    bool       is_stopped    = false;        // the user wants to stop: nothing was collected
     bool       drop_residual = false;  // a previous incarnation already sent part of this residual;
                                        // clear it, or it would be applied twice
 };
 
 // Where to start: see Peers::join.
 struct Joined {
-    uint64_t step     = 0;            // the next step; may be behind the loaded checkpoint's
-    int      n_slices = 0;            // slices of the shared checkpoint to load; 0: keep our state
+    uint64_t step         = 0;        // the next step; may be behind the loaded checkpoint's
+    int      n_slices     = 0;        // slices of the shared checkpoint to load; 0: keep our state
+    uint64_t state_digest = 0;        // of the state that was loaded; 0: unknown
     std::vector<uint64_t> in_flight;  // steps of our messages that are still to be collected
     SliceOrder            write;      // at the very start of a run: the initial state
 };
@@ -102,8 +104,9 @@ public:
     // we hold the initial weights (`fresh`). Waits if none of these is possible yet.
     [[nodiscard]] virtual Joined join(std::span<const uint8_t> mark, bool fresh) = 0;
 
-    // Slice i of the shared checkpoint that join() named.
-    [[nodiscard]] virtual Bytes slice(int i) = 0;
+    // Slice i of the shared checkpoint that join() named. Nothing: it has been removed meanwhile, or
+    // can't be read; join again.
+    [[nodiscard]] virtual std::optional<Bytes> slice(int i) = 0;
 
     // Our place in the run, to be saved with our own checkpoint.
     [[nodiscard]] virtual Bytes mark() = 0;

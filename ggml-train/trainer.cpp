@@ -43,7 +43,8 @@ StepResult Trainer::train() {
     }
     Prepared ours = prepare(result);
     if (is_over()) {
-        result.step = step_ - 1;  // the others have done the last step: our gradient is not needed
+        result.step = step_ - 1;  // the others have done the last step, or the user wants to stop:
+                                  // our gradient is not needed
         return result;
     }
     result.step   = step_;
@@ -53,7 +54,7 @@ StepResult Trainer::train() {
     // the one slow call: messages of all hosts, in the order in which every host applies them
     const uint64_t travel =
         result.n_sent > 0 ? options_.overlap : 0;  // an empty message has no round
-    while (in_flight_.size() > travel) {
+    while (in_flight_.size() > travel && !is_stopped_) {
         collect(result);
     }
     return result;
@@ -78,6 +79,7 @@ Prepared Trainer::prepare(StepResult & result) {
         }
         catch_up(result, true);
         if (is_over()) {
+            n_unsent_ -= static_cast<uint64_t>(batch->n_samples);
             return {};
         }
         result.lr = schedule_.at(step_);
@@ -140,6 +142,9 @@ void Trainer::catch_up(StepResult & result, bool admission) {
         }
         result.waited += seconds() - from;
         finish(*missed, result);
+        if (is_stopped_) {
+            return;
+        }
     }
 }
 
@@ -155,6 +160,10 @@ void Trainer::collect(StepResult & result) {
 
 // A closed round becomes new weights: the same on every host.
 void Trainer::finish(const Collected & collected, StepResult & result) {
+    is_stopped_ = collected.is_stopped;
+    if (is_stopped_) {
+        return;
+    }
     settle(collected);
     if (collected.fault != Fault::none) {
         join({}, false);
@@ -207,14 +216,14 @@ void Trainer::report(const Collected & collected, const StepResult & result) {
     const Round & round = collected.round;
     on_first(ranks_, [&] {
         Applied applied{.step = round.step, .slices = slices(collected.slices)};
-        if (!round.messages.empty()) {
+        if (!round.messages.empty() || !applied.slices.empty()) {
             const double n_tokens = static_cast<double>(last_.n_samples * graph_.options().T);
             applied.state_digest  = shared_.digest();
             applied.loss          = last_.loss;
             applied.tokens_s      = n_tokens / (last_.seconds + result.waited);
             applied.waited_s      = result.waited;
         }
-        if (applied.state_digest != 0 || !applied.slices.empty()) {
+        if (applied.state_digest != 0) {
             peers_.applied(std::move(applied));
         }
     });
@@ -228,11 +237,32 @@ std::vector<Applied::Slice> Trainer::slices(const SliceOrder & order) const {
     return slices;
 }
 
+// Loads the shared checkpoint. False: it has been removed meanwhile.
+bool Trainer::load(const Joined & joined) {
+    for (int i = 0; i < joined.n_slices; ++i) {
+        const auto bytes = peers_.slice(i);
+        if (!bytes) {
+            return false;
+        }
+        shared_.set_slice(i, joined.n_slices, *bytes);
+    }
+    const bool is_known = joined.n_slices > 0 && joined.state_digest != 0;
+    if (is_known && shared_.digest() != joined.state_digest) {
+        throw Error(format(
+            "the shared checkpoint after step %llu is not the state that its writers reported; "
+            "test "
+            "this machine's memory, and install the same version as on the other hosts",
+            static_cast<unsigned long long>(joined.step)
+        ));
+    }
+    return true;
+}
+
 void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
     const auto joined = from_first(ranks_, [&] {
-        const auto place = std::make_shared<const Joined>(peers_.join(mark, fresh));
-        for (int i = 0; i < place->n_slices; ++i) {
-            shared_.set_slice(i, place->n_slices, peers_.slice(i));
+        auto place = std::make_shared<Joined>(peers_.join(mark, fresh));
+        while (!load(*place)) {
+            *place = peers_.join(mark, fresh);
         }
         // reported before the first message: a host with another model is noticed in the first round
         peers_.applied(
@@ -252,6 +282,9 @@ void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
 void Trainer::drain(StepResult & result) {
     while (!in_flight_.empty()) {
         collect(result);
+        if (is_stopped_) {
+            throw Error("stopped while waiting for the last round; run the same command to resume");
+        }
     }
     // local steps since the last message belong to this host; the run's weights are the shared ones
     on_first(ranks_, [&] { shared_.reset_derived(); });

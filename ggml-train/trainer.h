@@ -60,18 +60,22 @@ public:
     StepResult train();
 
     // Collects all rounds in flight. Only after the last step: a round that is applied earlier than
-    // usual makes another run.
+    // usual makes another run. Throws an Error if the user wants to stop.
     void drain(StepResult & result);
 
     // State for a checkpoint, besides the step; on rank 0.
     std::vector<HostCounter> counters() { return {{"samples-since-round", {&n_unsent_}}}; }
 
+    // The user wants to stop: a step was not finished, and its message may be in flight. Save, and end.
+    bool is_stopped() const { return is_stopped_; }
+
     uint64_t step() const { return step_; }
     void     set_step(uint64_t step) { step_ = step; }
 
 private:
-    bool     is_over() const { return options_.steps > 0 && step_ >= options_.steps; }
-    void     catch_up(StepResult & result, bool admission);
+    bool is_over() const { return is_stopped_ || (options_.steps > 0 && step_ >= options_.steps); }
+    bool load(const Joined & joined);
+    void catch_up(StepResult & result, bool admission);
     double   gradient(const Batch & batch, float loss_scale);
     Prepared prepare(StepResult & result);
     size_t   publish(Bytes message);
@@ -96,10 +100,11 @@ private:
     Schedule             schedule_;
     TrainerOptions       options_;
     Pace                 pace_;
-    uint64_t             step_ = 0;      // the next one
-    std::deque<uint64_t> in_flight_;     // steps published, not yet collected
-    uint64_t             n_unsent_ = 0;  // samples behind the next message
-    uint64_t             applied_  = 0;  // step of the last round with messages
+    uint64_t             step_ = 0;        // the next one
+    std::deque<uint64_t> in_flight_;       // steps published, not yet collected
+    uint64_t             n_unsent_   = 0;  // samples behind the next message
+    uint64_t             applied_    = 0;  // step of the last round with messages
+    bool                 is_stopped_ = false;
 
     struct {
         double  loss      = 0.0;

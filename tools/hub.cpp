@@ -26,7 +26,7 @@ struct HubFlags {
                 tcp = "bbr";
     uint64_t disk = 16'000'000'000, host_bytes_s = 200'000'000;
     int      status = -1, min_hosts = 1, quorum = 50;
-    uint64_t checkpoint_every = 100;
+    uint64_t checkpoint_every = 0;
 
     template <class Visit>
     void visit(Visit && visit) {
@@ -46,7 +46,10 @@ struct HubFlags {
         visit("status", status, "port of the status page on 127.0.0.1; 0: any; -1: no page");
         visit("min-hosts", min_hosts, "number of hosts that a run waits for at its start");
         visit("quorum", quorum, "percentage of the hosts that a round needs to close");
-        visit("checkpoint-every", checkpoint_every, "rounds between shared checkpoints");
+        visit(
+            "checkpoint-every", checkpoint_every,
+            "rounds between shared checkpoints; 0: by their size"
+        );
         visit("tcp", tcp, "TCP congestion control");
         visit("quiet,q", quiet, "log only to the store's folder");
     }

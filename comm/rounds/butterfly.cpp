@@ -236,14 +236,17 @@ void Butterfly::average_our_share(uint64_t index) {
         if (work_->outputs.contains(j) || averager != host_ || work_->shards.empty()) {
             continue;
         }
-        const auto mean = average(j);
-        if (!mean) {
-            continue;  // it will be assigned to another host
+        if (!work_->ours.contains(j)) {
+            const auto mean = average(j);
+            if (!mean) {
+                continue;  // it will be assigned to another host
+            }
+            put(inputs, client_.next_index(), codec_.n_shards + j, *mean);
+            work_->ours[j] = {mean->size(), digest256(*mean)};
         }
-        put(inputs, client_.next_index(), codec_.n_shards + j, *mean);
         list.u16(static_cast<uint64_t>(j));
-        list.u64(mean->size());
-        list.raw(digest256(*mean));
+        list.u64(work_->ours[j].first);
+        list.raw(work_->ours[j].second);
         ++n;
     }
     WireWriter body;

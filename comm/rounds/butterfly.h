@@ -53,6 +53,7 @@ public:
     // Gives up the exchange before a join. Sets in `out` whether our input was listed.
     void abandon(OpenedRound & out);
     void reset() { work_.reset(); }
+    bool is_busy() const { return work_.has_value(); }  // between inputs and outputs
 
 private:
     struct Shard {
@@ -66,7 +67,9 @@ private:
         OpenedRound inputs;  // the first commit, and whether it lists our message
         std::vector<std::vector<Shard>> shards;  // by host in commit order, then by shard
         std::map<int, Shard>            outputs;
-        std::vector<std::string>        averagers;
+        std::map<int, std::pair<uint64_t, Key32>>
+                                 ours;  // outputs that we have put: size and digest
+        std::vector<std::string> averagers;
     };
 
     void                 begin(OpenedRound opened);

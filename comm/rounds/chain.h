@@ -30,6 +30,12 @@ public:
     // The first entry of ahead() has been applied.
     void advance();
 
+    // The store has a chain from `floor`, and the last commit applied is not in it: the store was
+    // restored from an older copy.
+    [[nodiscard]] bool is_replaced(uint64_t floor) const {
+        return !log_.find(index_, head_) && log_.read(floor);
+    }
+
     uint64_t                       index() const { return index_; }
     const Key32 &                  head() const { return head_; }
     const std::optional<Commit> &  head_commit() const { return head_commit_; }

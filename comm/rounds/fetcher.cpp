@@ -55,15 +55,16 @@ bool Fetcher::fetch(const Commit & commit) {
 
 // The commit has the digests of the bytes, and opening depends on the bytes and the run's key only:
 // all hosts reject the same messages, without communication.
-std::vector<Message> Fetcher::open(const Commit & commit) {
+std::vector<Message> Fetcher::open(const Commit & commit, std::vector<MessageHead> & heads) {
     std::vector<Message> messages;
     for (const CommitMessage & message : commit.messages) {
         const MessageId id{commit.index, message.host, message.incarnation};
         MessageHead     head;
         auto            body = open_message(keys_, id, fetched_[message.host], &head);
-        if (body && head.weight == message.weight && head.step == commit.step &&
+        if (body && message.weight <= head.weight && head.step == commit.step &&
             head.phase == commit.phase) {
             messages.push_back({message.host, message.weight, std::move(*body)});
+            heads.push_back(head);
         }
     }
     return messages;
@@ -101,8 +102,13 @@ void Fetcher::while_waiting(const Chain & chain, Fault & fault, Time now) {
     looked_ = now;
     // are the rounds behind ours removed?
     const uint64_t index = chain.index();
-    if (chain.log().floor() > index + 1) {
+    const uint64_t floor = chain.log().floor();
+    if (floor > index + 1) {
         fault = Fault::expired;
+        return;
+    }
+    if (chain.is_replaced(floor)) {
+        fault = Fault::forked;
         return;
     }
     const auto & commit = chain.head_commit();

@@ -28,8 +28,8 @@ public:
     // Fetches what the commit lists and is not there yet. True: everything is there.
     bool fetch(const Commit & commit);
 
-    // The messages that open. REQUIRES: fetch returned true.
-    std::vector<Message> open(const Commit & commit);
+    // The messages that open, and their heads. REQUIRES: fetch returned true.
+    std::vector<Message> open(const Commit & commit, std::vector<MessageHead> & heads);
 
     // The round is applied: keeps its messages for a while.
     void finish(uint64_t index);
@@ -40,8 +40,8 @@ public:
     void reset();                                    // after joining again
     void found_commit() { waiting_since_.reset(); }  // the next commit is there
 
-    // Called while the next commit does not come: puts again what others have lost. Sets `fault`
-    // to expired if the rounds behind ours are removed.
+    // Called while the next commit does not come: puts again what others have lost. Sets `fault` if
+    // the rounds behind ours are removed, or if the store has forgotten the last one.
     void while_waiting(const Chain & chain, Fault & fault, Time now);
 
     // Called while fetch returns false for the first commit ahead: looks for another revision, and

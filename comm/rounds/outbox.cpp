@@ -62,6 +62,20 @@ Outbox::settle_skipped(const std::deque<ChainEntry> & chain, uint64_t index) {
     return settled;
 }
 
+std::deque<OpenedRound> Outbox::settle_beyond(uint64_t index) {
+    std::deque<OpenedRound> settled;
+    while (!sent_.empty() && sent_.back().index > index) {
+        OpenedRound out;
+        out.is_settled_only = true;
+        out.commit.index    = sent_.back().index;
+        out.commit.step = out.mine = sent_.back().step;
+        out.has_mine               = sent_.back().phase == Phase::outputs;
+        settled.push_front(std::move(out));
+        sent_.pop_back();
+    }
+    return settled;
+}
+
 void Outbox::write(WireWriter & out) const {
     out.u16(sent_.size());
     for (const SentMessage & sent : sent_) {

@@ -64,7 +64,7 @@ public:
     }
 
     // There is no other host.
-    Bytes                    slice(int) override { return {}; }
+    std::optional<Bytes>     slice(int) override { return std::nullopt; }
     std::optional<Collected> missed(bool) override { return std::nullopt; }
     void                     applied(Applied) override {}
 

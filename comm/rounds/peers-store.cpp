@@ -52,7 +52,20 @@ StorePeers::~StorePeers() {
     }
 }
 
+namespace {
+
+class Stopped : public Error {
+public:
+    using Error::Error;
+};
+
+}  // namespace
+
+// Throws Stopped if the user wants to stop; not within a dense exchange, which has no place in a mark.
 void StorePeers::wait_or_give_up(Time since, const std::string & for_what, Millis pause) {
+    if (options_.stop && options_.stop() && !(butterfly_ && butterfly_->is_busy())) {
+        throw Stopped("stopped while waiting " + for_what);
+    }
     const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now() - since);
     if (now() - since > options_.give_up) {
         throw Error(
@@ -76,7 +89,7 @@ Joined StorePeers::join(std::span<const uint8_t> mark, bool fresh) {
     std::optional<RoundClient::Start> start;
     while (!start) {
         try {
-            start = client_.try_join(mark, fresh);
+            start = client_.try_join(mark, fresh, now());
         } catch (const StoreError &) {
             // retry
         }
@@ -87,25 +100,38 @@ Joined StorePeers::join(std::span<const uint8_t> mark, bool fresh) {
     if (butterfly_) {
         butterfly_->reset();
     }
+    messages_.restart(client_.newest());
+    slices_.closed(kNone - 1);  // slices of a state that we do not have any more
+    slices_.restart(0);
+    newest_order_ = 0;
     empty_.clear();
     orders_[kNone] = 0;
     joined_        = start->checkpoint.value_or(CheckpointList{});
     return {
-        .step      = start->step + 1,  // kNone + 1 = 0
-        .n_slices  = static_cast<int>(joined_.slices.size()),
-        .in_flight = client_.steps_in_flight(),
-        .write     = slice_order(start->writers)};
+        .step         = start->step + 1,  // kNone + 1 = 0
+        .n_slices     = static_cast<int>(joined_.slices.size()),
+        .state_digest = joined_.state_digest,
+        .in_flight    = client_.steps_in_flight(),
+        .write        = slice_order(start->writers)};
 }
 
-Bytes StorePeers::slice(int i) {
-    for (const Time since = now();;) {
+std::optional<Bytes> StorePeers::slice(int i) {
+    std::optional<Time> failing_since;
+    while (true) {
         try {
+            if (failing_since && client_.is_removed(joined_.index)) {
+                return std::nullopt;
+            }
             return read_slice(store_, keys_, joined_, i);
         } catch (const StoreError & error) {
-            if (now() - since > options_.give_up) {
-                throw Error(error.what());
-            }
-            std::this_thread::sleep_for(kSlicePause);
+            failing_since = failing_since.value_or(now());
+            wait_or_give_up(
+                *failing_since, std::string("for a slice: ") + error.what(), kSlicePause
+            );
+        }
+        if (now() - *failing_since > options_.slice_timeout) {
+            client_.distrust(joined_.index);
+            return std::nullopt;
         }
     }
 }
@@ -126,7 +152,11 @@ bool StorePeers::is_behind(bool admission) {
 }
 
 std::optional<Collected> StorePeers::missed(bool admission) {
-    return is_behind(admission) ? std::optional(collect_next()) : std::nullopt;
+    try {
+        return is_behind(admission) ? std::optional(collect_next()) : std::nullopt;
+    } catch (const Stopped &) {
+        return Collected{.is_stopped = true};
+    }
 }
 
 void StorePeers::publish(uint64_t step, uint64_t n_samples, Bytes message) {
@@ -173,7 +203,11 @@ Collected StorePeers::collect(uint64_t step) {
         out.round.has_mine = true;
         return out;
     }
-    return collect_next();
+    try {
+        return collect_next();
+    } catch (const Stopped &) {
+        return Collected{.is_stopped = true};
+    }
 }
 
 // The next round of the chain. A dense one is complete after several commits.
@@ -192,6 +226,19 @@ Collected StorePeers::collect_next() {
     }
 }
 
+static const char * name_of(Fault fault) {
+    switch (fault) {
+        case Fault::diverged:
+            return "our state differs from the other hosts'";
+        case Fault::forked:
+            return "the run has another history than ours";
+        case Fault::expired:
+            return "rounds that we miss have been removed";
+        default:
+            return "";
+    }
+}
+
 Collected StorePeers::to_collected(OpenedRound opened) {
     const Commit & commit = opened.commit;
     Collected      out;
@@ -200,6 +247,12 @@ Collected StorePeers::to_collected(OpenedRound opened) {
     out.round.mine     = opened.mine;
     out.fault          = opened.fault;
     out.drop_residual  = opened.drop_residual;
+    if (out.fault != Fault::none && options_.log) {
+        options_.log(format(
+            "%s after round %llu; joining the run again", name_of(out.fault),
+            static_cast<unsigned long long>(client_.index())
+        ));
+    }
     if (out.fault != Fault::none || opened.is_settled_only) {
         return out;
     }
@@ -217,6 +270,8 @@ Collected StorePeers::to_collected(OpenedRound opened) {
     out.info.down_bytes = client_.down_bytes();
     out.slices          = slice_order(commit.writers);
     if (out.slices.n_slices > 0) {
+        newest_order_ = commit.index;
+        slices_.closed(commit.index - 1);
         orders_[commit.step] = commit.index;
         while (orders_.size() > kKeptOrders) {
             orders_.erase(orders_.begin());
@@ -250,8 +305,13 @@ void StorePeers::put_slice(uint64_t step, Applied::Slice slice) {
     GT_CHECK(order != orders_.end(), "slices are written only where a SliceOrder asks for them");
     const SliceId  id{order->second, slice.index, options_.host, client_.incarnation()};
     const uint64_t digest = client_.state_index() == id.index ? client_.state_digest() : 0;
-    const auto     shared = std::make_shared<Bytes>(std::move(slice.bytes));
-    slices_.push({[this, id, digest, shared] { write_slice(store_, keys_, id, digest, *shared); }});
+    const auto     writer =
+        std::make_shared<SliceWriter>(store_, keys_, id, digest, std::move(slice.bytes));
+    const auto write = [this, writer, index = id.index] {
+        while (newest_order_ <= index && writer->step()) {
+        }
+    };
+    slices_.push({write, id.index > 0 ? id.index : kNone});
 }
 
 }  // namespace gt

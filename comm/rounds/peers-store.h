@@ -9,6 +9,8 @@
 #include "comm/rounds/uploader.h"
 #include "ggml-train/peers.h"
 
+#include <atomic>
+
 namespace gt {
 
 struct StorePeersOptions {
@@ -17,13 +19,15 @@ struct StorePeersOptions {
     Millis      poll{10'000};            // one long poll for a commit
     Millis      lost_after{20'000};      // see fetcher.h
     Millis      give_up{12 * 3600'000};  // throw Error after this time without a commit
+    Millis      slice_timeout{60'000};   // then a slice is unreadable: join at another checkpoint
     Millis      drain{60'000};           // at the end, for unfinished uploads
 
     bool observe = false;  // follows the rounds, never publishes
 
     std::optional<DenseCodec> dense;  // set: every message is exchanged through a butterfly
 
-    std::function<void(const std::string & line)> log;  // long waits
+    std::function<void(const std::string & line)> log;   // long waits
+    std::function<bool()>                         stop;  // true: the user wants to stop waiting
 };
 
 class StorePeers : public Peers {
@@ -33,7 +37,7 @@ public:
     ~StorePeers() override;  // finishes uploads, then leaves the run
 
     Joined                   join(std::span<const uint8_t> mark, bool fresh) override;
-    Bytes                    slice(int i) override;
+    std::optional<Bytes>     slice(int i) override;
     Bytes                    mark() override { return client_.mark(); }
     void                     publish(uint64_t step, uint64_t n_samples, Bytes message) override;
     std::optional<Collected> missed(bool admission) override;
@@ -53,9 +57,10 @@ private:
     Store &                      store_;
     RunKeys                      keys_;
     StorePeersOptions            options_;
-    std::map<uint64_t, uint64_t> orders_;  // index of a checkpoint by its step
-    std::vector<uint64_t>        empty_;   // steps that were published without a message
-    CheckpointList               joined_;  // the checkpoint that join() named
+    std::map<uint64_t, uint64_t> orders_;           // index of a checkpoint by its step
+    std::atomic<uint64_t>        newest_order_{0};  // older checkpoints are not written any more
+    std::vector<uint64_t>        empty_;            // steps that were published without a message
+    CheckpointList               joined_;           // the checkpoint that join() named
     Uploader                     messages_, slices_;
     RoundClient                  client_;
     std::optional<Butterfly>     butterfly_;

@@ -12,18 +12,19 @@ void Presence::announce(const Commit * newest) {
     if (observe_) {
         return;
     }
-    uint64_t highest = incarnation_;
-    if (newest && newest->find(host_)) {
-        highest = std::max(highest, newest->find(host_)->incarnation);
-    }
+    const CommitHost * me      = newest ? newest->find(host_) : nullptr;
+    const uint64_t     known   = me ? me->incarnation : 0;
+    uint64_t           highest = std::max(incarnation_, known);
     for (const std::string & key : store_.list(paths_.presences(host_))) {
-        if (const auto presence = paths_.parse_presence(key)) {
+        const auto presence = paths_.parse_presence(key);
+        if (presence && presence->kind != PresenceKey::Kind::ask &&
+            is_next_incarnation(presence->incarnation, known)) {
             highest = std::max(highest, presence->incarnation);
         }
     }
     const uint64_t   next = highest + 1;
     const RecordHead head{Kind::presence, 0, host_, next};
-    if (store_.put(paths_.hello(host_, next), make_record(keys_, head, {}), true)) {
+    if (store_.put(paths_.hello(host_, next), make_record(keys_, head, nonce_), true)) {
         incarnation_  = next;
         is_announced_ = true;
     }
@@ -34,6 +35,12 @@ void Presence::leave() {
         const RecordHead head{Kind::presence, 1, host_, incarnation_};
         store_.put(paths_.leave(host_, incarnation_), make_record(keys_, head, {}));
     }
+}
+
+void Presence::ask(uint64_t index) {
+    const RecordHead head{
+        Kind::presence, static_cast<uint64_t>(PresenceKey::Kind::ask), host_, index};
+    store_.put(paths_.ask(host_, index), make_record(keys_, head, {}));
 }
 
 bool Presence::is_member(const Commit * newest) const {

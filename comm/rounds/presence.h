@@ -16,6 +16,12 @@ public:
     void announce(const Commit * newest);
     void leave();
 
+    // Asks for a shared checkpoint of `index` or later.
+    void ask(uint64_t index);
+
+    // Announces itself again, with a new incarnation: the store may have lost our hello.
+    void forget() { is_announced_ = false; }
+
     bool     is_announced() const { return is_announced_; }
     uint64_t incarnation() const { return incarnation_; }
     bool     is_member(const Commit * newest) const;
@@ -39,6 +45,7 @@ private:
     RunPaths                paths_;
     std::string             host_;
     bool                    observe_;
+    const Key32             nonce_        = new_secret();  // tells two processes of one name apart
     uint64_t                incarnation_  = 0;
     bool                    is_announced_ = false;
     bool                    is_admitted_  = false;

@@ -6,7 +6,17 @@
 namespace gt {
 
 constexpr uint32_t kMarkMagic  = 0x324d5447;  // "GTM2"
-constexpr size_t   kNearRounds = 2;  // a joining host announces itself when it is this far behind
+constexpr size_t   kNearRounds = 2;   // a joining host announces itself when it is this far behind
+constexpr int      kMaxFaults  = 3;   // a fault that returns this often is not an accident
+constexpr size_t   kRemembered = 64;  // rounds whose commit and state the others' are compared with
+
+template <class Value>
+static void remember(std::map<uint64_t, Value> & values, uint64_t index, const Value & value) {
+    values[index] = value;
+    if (values.size() > kRemembered) {
+        values.erase(values.begin());
+    }
+}
 
 RoundClient::RoundClient(
     Store & store, const RunKeys & keys, const RoundClientOptions & options, Upload upload
@@ -34,6 +44,7 @@ void RoundClient::publish(
     head.step            = step;
     head.phase           = phase;
     head.weight          = weight;
+    head.base_index      = chain_.index();
     head.base            = chain_.head();
     head.n_body_bytes    = static_cast<uint32_t>(body.size());
     head.up_bytes        = up_bytes();
@@ -48,9 +59,10 @@ void RoundClient::publish(
 void RoundClient::report(const Applied & applied) {
     head_of_next_.state_index  = chain_.index();
     head_of_next_.state_digest = applied.state_digest;
-    head_of_next_.loss         = static_cast<float>(applied.loss);
-    head_of_next_.tokens_s     = static_cast<float>(applied.tokens_s);
-    head_of_next_.waited_s     = static_cast<float>(applied.waited_s);
+    remember(states_, chain_.index(), applied.state_digest);
+    head_of_next_.loss     = static_cast<float>(applied.loss);
+    head_of_next_.tokens_s = static_cast<float>(applied.tokens_s);
+    head_of_next_.waited_s = static_cast<float>(applied.waited_s);
 }
 
 uint64_t RoundClient::n_behind(Time now) {
@@ -65,6 +77,9 @@ uint64_t RoundClient::n_behind(Time now) {
     }
     if (chain_.newest() >= next_index()) {
         return chain_.newest() - next_index() + 1;
+    }
+    if (chain_.ahead().size() > outbox_.size()) {  // we joined behind our messages in flight
+        return chain_.ahead().size() - outbox_.size();
     }
     const bool is_member = presence_.is_member(newest);
     if (!is_member) {
@@ -97,6 +112,40 @@ OpenedRound RoundClient::faulty() const {
     return out;
 }
 
+// What the other hosts say, sealed, about their history and state: a hub that tells them another story
+// can't forge it. A minority may be wrong; a fault means that as many contradict us as agree.
+Fault RoundClient::compare(const std::vector<MessageHead> & heads) const {
+    size_t n_equal = 0, n_base = 0, n_state = 0;
+    for (const MessageHead & head : heads) {
+        const auto base = heads_.find(head.base_index);
+        const auto ours = states_.find(head.state_index);
+        if (base != heads_.end() && head.base != base->second) {
+            ++n_base;
+        } else if (ours != states_.end() && head.state_digest != 0 && head.state_digest != ours->second) {
+            ++n_state;
+        } else {
+            ++n_equal;
+        }
+    }
+    return n_base > 0 && n_base >= n_equal     ? Fault::forked
+           : n_state > 0 && n_state >= n_equal ? Fault::diverged
+                                               : Fault::none;
+}
+
+// A fault that returns after the state was loaded from the others is not cured by loading it again.
+void RoundClient::count(Fault fault) {
+    n_faults_ = fault == Fault::none ? 0 : n_faults_ + 1;
+    if (n_faults_ < kMaxFaults) {
+        return;
+    }
+    throw Error(
+        fault == Fault::forked
+            ? "the hub or store tells the other hosts another history than us; ask who runs it"
+            : "this host computes another state than the others from the same messages; test its "
+              "memory, and install the same version as on the other hosts"
+    );
+}
+
 std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
     // messages of skipped rounds are settled first
     if (!settled_.empty()) {
@@ -126,21 +175,29 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
     // open them, and settle our own
     const Commit & commit = chain_.ahead().front().commit;
     OpenedRound    out;
-    out.commit      = commit;
-    out.messages    = fetcher_.open(commit);
+    out.commit = commit;
+    std::vector<MessageHead> heads;
+    out.messages    = fetcher_.open(commit, heads);
+    out.fault       = compare(heads);
     const auto sent = outbox_.settle(commit, out);
     if (sent && sent->generation == generation_ &&
         std::count(commit.diverged.begin(), commit.diverged.end(), options_.host) > 0) {
-        out.fault = fault_ = Fault::diverged;
+        out.fault = Fault::diverged;
+    }
+    fault_ = out.fault;
+    if (fault_ != Fault::none || (sent && commit.message_of(options_.host))) {
+        count(fault_);
     }
     out.drop_residual = presence_.admit(commit, chain_.ahead().size() == 1);
     // step forward
     fetcher_.finish(commit.index);
     chain_.advance();
+    remember(heads_, chain_.index(), chain_.head());
     return out;
 }
 
-std::optional<RoundClient::Start> RoundClient::try_join(std::span<const uint8_t> mark, bool fresh) {
+std::optional<RoundClient::Start>
+RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
     auto chain = chain_.log().load();
     if (chain.empty()) {  // the run waits for hosts: be one of them
         if (!presence_.is_announced()) {
@@ -160,11 +217,25 @@ std::optional<RoundClient::Start> RoundClient::try_join(std::span<const uint8_t>
         }
         return std::nullopt;
     }
+    if (start.checkpoint && needs_newer(chain, *start.checkpoint, now)) {
+        return std::nullopt;
+    }
+    asked_.reset();
+    uint64_t last_valid = chain.back().commit.index + 1;
+    if (fault_ == Fault::forked) {
+        --last_valid;  // a message in the open round was begun on another chain
+        presence_.forget();
+    }
     ++generation_;
     fault_        = Fault::none;
     head_of_next_ = {};
+    states_.clear();
+    heads_ = {{start.index, *head}};
     fetcher_.reset();
     for (OpenedRound & round : outbox_.settle_skipped(chain, start.index)) {
+        settled_.push_back(std::move(round));
+    }
+    for (OpenedRound & round : outbox_.settle_beyond(last_valid)) {
         settled_.push_back(std::move(round));
     }
     chain_.start(start.index, *head, std::move(chain));
@@ -202,6 +273,38 @@ std::optional<Key32> RoundClient::find_start(
         return start.checkpoint->head;
     }
     return std::nullopt;
+}
+
+// Replaying the rounds since this checkpoint takes longer than loading a newer one: asks for it, and
+// waits while rounds close. So a joining host never has more to replay than a checkpoint's size and what
+// comes while it loads.
+bool RoundClient::needs_newer(
+    const std::deque<ChainEntry> & chain, const CheckpointList & list, Time now
+) {
+    uint64_t       replay = 0;
+    const Commit & newest = chain.back().commit;
+    for (const ChainEntry & entry : chain) {
+        replay += entry.commit.index > list.index ? entry.commit.n_bytes(list.n_bytes()) : 0;
+    }
+    const bool is_readable = list.index >= least_checkpoint_;
+    const bool is_new      = replay <= list.n_bytes() || (asked_ && list.index >= *asked_);
+    if (options_.observe || (is_readable && is_new)) {
+        return false;
+    }
+    if (!asked_) {
+        presence_.ask(newest.index);
+        asked_ = newest.index;
+    }
+    if (newest.index != newest_then_) {
+        newest_then_ = newest.index;
+        moved_       = now;
+    }
+    const bool has_members =
+        std::any_of(newest.hosts.begin(), newest.hosts.end(), [](const auto & host) {
+            return host.member;
+        });
+    const Millis timeout = std::max(options_.ask_timeout, 4 * Millis(newest.pace_ms));
+    return !is_readable || (has_members && now - moved_ <= timeout);
 }
 
 // u32 magic | u64 run | u64 index | u64 step | digest head | u64 last index whose message is not in

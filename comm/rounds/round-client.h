@@ -21,9 +21,10 @@ namespace gt {
 
 struct RoundClientOptions {
     std::string host;
-    Millis      lost_after{20'000};  // report a listed message as lost after this time
-    int         n_fetch = 4;         // messages fetched at the same time; 1: no threads
-    bool        observe = false;     // follows the rounds, takes no part
+    Millis      lost_after{20'000};   // report a listed message as lost after this time
+    Millis      ask_timeout{60'000};  // for a newer checkpoint, while no round closes
+    int         n_fetch = 4;          // messages fetched at the same time; 1: no threads
+    bool        observe = false;      // follows the rounds, takes no part
 };
 
 class RoundClient {
@@ -42,7 +43,14 @@ public:
         std::optional<CheckpointList> checkpoint;     // to load first
         std::vector<std::string>      writers;        // of the first checkpoint, at the beginning
     };
-    [[nodiscard]] std::optional<Start> try_join(std::span<const uint8_t> mark, bool fresh);
+    [[nodiscard]] std::optional<Start>
+    try_join(std::span<const uint8_t> mark, bool fresh, Time now);
+
+    // The shared checkpoint of `index` can't be read: do not start there again.
+    void distrust(uint64_t index) { least_checkpoint_ = index + 1; }
+
+    // The rounds and checkpoints before `index` have been removed. Reads the store.
+    bool is_removed(uint64_t index) const { return chain_.log().floor() > index; }
 
     // Rounds that closed without us; 1 until the run has admitted us. Reads the store.
     uint64_t n_behind(Time now);
@@ -64,7 +72,7 @@ public:
     uint64_t              index() const { return chain_.index(); }
     uint64_t              incarnation() const { return presence_.incarnation(); }
     uint64_t              newest() const { return chain_.newest(); }
-    size_t                n_in_flight() const { return outbox_.size(); }
+    size_t                n_in_flight() const { return outbox_.size() + settled_.size(); }
     std::vector<uint64_t> steps_in_flight() const { return outbox_.steps(); }
 
     // Bytes of rounds, sent and received since the start. count() adds those of shards.
@@ -81,8 +89,11 @@ private:
     std::optional<Key32> find_start(
         const std::deque<ChainEntry> & chain, bool has_mark, bool fresh, Start & start
     ) const;
-    bool        look_ahead(Millis wait);
+    bool needs_newer(const std::deque<ChainEntry> & chain, const CheckpointList & list, Time now);
+    bool look_ahead(Millis wait);
     OpenedRound faulty() const;
+    Fault       compare(const std::vector<MessageHead> & heads) const;
+    void        count(Fault fault);
     void        read_mark(std::span<const uint8_t> mark);
 
     RunKeys            keys_;
@@ -96,10 +107,16 @@ private:
 
     Fault                                     fault_      = Fault::none;  // until the next join
     uint64_t                                  generation_ = 0;            // number of joins
-    std::optional<std::pair<uint64_t, Key32>> own_;      // index and head of our own checkpoint
-    std::deque<OpenedRound>                   settled_;  // of rounds that joining skipped
-    MessageHead                               head_of_next_;  // as report() set it
-    uint64_t                                  up_bytes_ = 0, down_bytes_ = 0;
+    int                                       n_faults_   = 0;  // in a row, between listed messages
+    std::map<uint64_t, Key32>                 heads_;           // digests of commits, by index
+    std::map<uint64_t, uint64_t>              states_;          // digests of our state, by index
+    std::optional<std::pair<uint64_t, Key32>> own_;    // index and head of our own checkpoint
+    std::optional<uint64_t>                   asked_;  // for a checkpoint of this index or later
+    uint64_t                                  least_checkpoint_ = 0, newest_then_ = kNone;
+    Time                    moved_{};       // when the newest commit became newest_then_
+    std::deque<OpenedRound> settled_;       // of rounds that joining skipped
+    MessageHead             head_of_next_;  // as report() set it
+    uint64_t                up_bytes_ = 0, down_bytes_ = 0;
 };
 
 }  // namespace gt

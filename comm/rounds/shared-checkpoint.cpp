@@ -19,44 +19,60 @@ context_of(const RunKeys & keys, const SliceId & id, uint32_t piece, uint32_t n_
         .n_parts     = n_pieces};
 }
 
-void write_slice(
-    Store &                  store,
-    const RunKeys &          keys,
-    const SliceId &          id,
-    uint64_t                 state_digest,
-    std::span<const uint8_t> bytes,
-    size_t                   piece_bytes
-) {
-    const RunPaths    paths(keys.run);
-    const std::string pieces = paths.pieces(id.index, id.slice, id.host, id.incarnation);
-    const auto        n =
-        static_cast<uint32_t>(std::max<size_t>(1, (bytes.size() + piece_bytes - 1) / piece_bytes));
-    for (uint32_t i = 0; i < n; ++i) {
-        const size_t begin  = std::min(bytes.size(), i * piece_bytes);
-        const auto   text   = bytes.subspan(begin, std::min(piece_bytes, bytes.size() - begin));
-        const Bytes  sealed = seal(keys, context_of(keys, id, i, n), text);
-        store.put(
-            paths.piece(pieces, static_cast<int>(i)),
-            make_frame(
-                {.kind        = static_cast<uint8_t>(Kind::piece),
-                 .run         = keys.run,
-                 .round       = id.index,
-                 .host        = id.host,
-                 .incarnation = id.incarnation,
-                 .payload     = sealed}
-            )
-        );
-    }
-    WireWriter out;
-    out.u32(static_cast<uint32_t>(id.slice));
-    out.u64(state_digest);
-    out.u64(bytes.size());
-    out.u32(n);
-    out.raw(digest256(bytes));
-    store.put(
-        paths.ready(id.index, id.slice, id.host, id.incarnation),
-        make_record(keys, {Kind::ready, id.index, id.host, id.incarnation}, out.bytes())
+SliceWriter::SliceWriter(
+    Store &         store,
+    const RunKeys & keys,
+    SliceId         id,
+    uint64_t        state_digest,
+    Bytes           bytes,
+    size_t          piece_bytes
+)
+    : store_(store), keys_(keys), id_(std::move(id)), state_digest_(state_digest),
+      bytes_(std::move(bytes)), piece_bytes_(piece_bytes),
+      n_pieces_(static_cast<uint32_t>(
+          std::max<size_t>(1, (bytes_.size() + piece_bytes - 1) / piece_bytes)
+      )) {}
+
+Bytes SliceWriter::sealed_piece() const {
+    const size_t begin = std::min(bytes_.size(), next_ * piece_bytes_);
+    const size_t n     = std::min(piece_bytes_, bytes_.size() - begin);
+    const Bytes  sealed =
+        seal(keys_, context_of(keys_, id_, next_, n_pieces_), std::span(bytes_).subspan(begin, n));
+    return make_frame(
+        {.kind        = static_cast<uint8_t>(Kind::piece),
+         .run         = keys_.run,
+         .round       = id_.index,
+         .host        = id_.host,
+         .incarnation = id_.incarnation,
+         .payload     = sealed}
     );
+}
+
+Bytes SliceWriter::ready_record() const {
+    WireWriter out;
+    out.u32(static_cast<uint32_t>(id_.slice));
+    out.u64(state_digest_);
+    out.u64(bytes_.size());
+    out.u32(n_pieces_);
+    out.raw(digest256(bytes_));
+    return make_record(keys_, {Kind::ready, id_.index, id_.host, id_.incarnation}, out.bytes());
+}
+
+bool SliceWriter::step() {
+    const RunPaths    paths(keys_.run);
+    const bool        is_last = next_ == n_pieces_;
+    const std::string pieces  = paths.pieces(id_.index, id_.slice, id_.host, id_.incarnation);
+    if (pending_.empty()) {
+        pending_ = is_last ? ready_record() : sealed_piece();
+    }
+    store_.put(
+        is_last ? paths.ready(id_.index, id_.slice, id_.host, id_.incarnation)
+                : paths.piece(pieces, static_cast<int>(next_)),
+        pending_
+    );
+    pending_.clear();
+    ++next_;
+    return !is_last;
 }
 
 Bytes read_slice(Store & store, const RunKeys & keys, const CheckpointList & list, int slice) {

@@ -20,15 +20,35 @@ struct SliceId {
 
 constexpr size_t kPieceBytes = 4 << 20;
 
-// Puts all pieces and the ready record. On StoreError call it again: everything is put again.
-void write_slice(
-    Store &                  store,
-    const RunKeys &          keys,
-    const SliceId &          id,
-    uint64_t                 state_digest,
-    std::span<const uint8_t> bytes,
-    size_t                   piece_bytes = kPieceBytes
-);
+// Puts a slice piece by piece, then its ready record.
+class SliceWriter {
+public:
+    // REQUIRES: `store` and `keys` outlive this. `state_digest`: of the whole state.
+    SliceWriter(
+        Store &         store,
+        const RunKeys & keys,
+        SliceId         id,
+        uint64_t        state_digest,
+        Bytes           bytes,
+        size_t          piece_bytes = kPieceBytes
+    );
+
+    // Puts one value. False: it was the last. On StoreError call it again: the same bytes are put.
+    bool step();
+
+private:
+    Bytes sealed_piece() const;
+    Bytes ready_record() const;
+
+    Store &         store_;
+    const RunKeys & keys_;
+    SliceId         id_;
+    uint64_t        state_digest_;
+    Bytes           bytes_;
+    size_t          piece_bytes_;
+    uint32_t        n_pieces_, next_ = 0;
+    Bytes           pending_;  // sealed, and not put yet: sealing it again would change its bytes
+};
 
 // A slice of a complete checkpoint. Throws StoreError if a piece is missing or not authentic.
 Bytes read_slice(Store & store, const RunKeys & keys, const CheckpointList & list, int slice);

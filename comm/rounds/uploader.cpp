@@ -26,7 +26,9 @@ void Uploader::push(Job job) {
         if (failed_) {
             std::rethrow_exception(std::exchange(failed_, nullptr));
         }
-        jobs_.push_back(std::move(job));
+        if (job.index > closed_) {
+            jobs_.push_back(std::move(job));
+        }
     }
     changed_.notify_all();
 }
@@ -34,6 +36,13 @@ void Uploader::push(Job job) {
 void Uploader::closed(uint64_t index) {
     const std::lock_guard lock(mutex_);
     closed_ = std::max(closed_, index);
+    std::erase_if(jobs_, [&](const Job & job) { return job.index <= closed_; });
+    changed_.notify_all();
+}
+
+void Uploader::restart(uint64_t index) {
+    const std::lock_guard lock(mutex_);
+    closed_ = index;
 }
 
 bool Uploader::drain(Millis timeout) {
@@ -51,10 +60,6 @@ void Uploader::loop() {
         }
         const Job job = std::move(jobs_.front());
         jobs_.pop_front();
-        if (job.index != kNone && job.index <= closed_) {
-            changed_.notify_all();
-            continue;
-        }
         is_busy_ = true;
         lock.unlock();
         bool               done = true;
@@ -71,7 +76,9 @@ void Uploader::loop() {
         if (done) {
             pause = kFirstPause;
         } else {
-            jobs_.push_front(job);
+            if (job.index > closed_) {
+                jobs_.push_front(job);
+            }
             changed_.wait_for(lock, pause, [&] { return stop_; });
             pause = std::min(2 * pause, kMaxPause);
         }

@@ -32,6 +32,9 @@ public:
     // Rounds up to `index` are closed: jobs for them are dropped.
     void closed(uint64_t index);
 
+    // We joined again: only rounds up to `index` are closed.
+    void restart(uint64_t index);
+
     // Waits until all jobs are done, at most `timeout`; returns whether they are.
     bool drain(Millis timeout);
 

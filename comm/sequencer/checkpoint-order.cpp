@@ -14,45 +14,45 @@ CheckpointOrder::CheckpointOrder(const Commit & head, const Key32 & digest) {
     }
 }
 
+bool CheckpointOrder::is_waiting_for(const std::string & host) const {
+    for (size_t i = 0; i < list_.slices.size(); ++i) {
+        if (list_.slices[i].host == host && !is_ready(i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void CheckpointOrder::set_ready(
-    size_t slice, const CheckpointSlice & written, uint64_t state_digest, uint64_t majority
+    size_t slice, const CheckpointSlice & written, uint64_t state_digest
 ) {
     GT_CHECK(slice < list_.slices.size(), "no such slice");
-    if (majority != 0 && state_digest != 0 && majority != state_digest) {
-        is_spoiled_ = true;
-        return;
-    }
     list_.slices[slice] = written;
     digests_[slice]     = state_digest;
 }
 
-bool CheckpointOrder::is_broken(const Commit & commit) const {
-    uint64_t common = 0;
-    for (size_t i = 0; i < list_.slices.size() && !is_spoiled_; ++i) {
-        const CheckpointSlice & slice = list_.slices[i];
-        const auto              ready = digests_.find(i);
-        const CommitHost *      host  = commit.find(slice.host);
-        if (ready == digests_.end()) {
-            const bool has_diverged =
-                std::count(commit.diverged.begin(), commit.diverged.end(), slice.host) > 0;
-            if (has_diverged || !host || !host->member || host->incarnation != slice.incarnation) {
-                return true;
-            }
-        } else if (ready->second != 0) {
-            if (common != 0 && common != ready->second) {
-                return true;
-            }
-            common = ready->second;
+bool CheckpointOrder::is_broken(const Commit & commit, uint64_t majority) const {
+    for (const auto & [slice, digest] : digests_) {
+        if (digest != (majority != 0 ? majority : digests_.begin()->second)) {
+            return true;
         }
     }
-    return is_spoiled_;
+    for (size_t i = 0; i < list_.slices.size(); ++i) {
+        const CheckpointSlice & slice = list_.slices[i];
+        const CommitHost *      host  = commit.find(slice.host);
+        const bool              has_diverged =
+            std::count(commit.diverged.begin(), commit.diverged.end(), slice.host) > 0;
+        if (!is_ready(i) &&
+            (has_diverged || !host || !host->member || host->incarnation != slice.incarnation)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 CheckpointList CheckpointOrder::list() const {
     CheckpointList out = list_;
-    for (const auto & [slice, digest] : digests_) {
-        out.state_digest = digest != 0 ? digest : out.state_digest;
-    }
+    out.state_digest   = digests_.begin()->second;
     return out;
 }
 

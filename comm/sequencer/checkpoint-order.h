@@ -18,16 +18,15 @@ public:
     uint64_t                             index() const { return list_.index; }
     const std::vector<CheckpointSlice> & slices() const { return list_.slices; }
     bool is_ready(size_t slice) const { return digests_.contains(slice); }
+    bool is_waiting_for(const std::string & host) const;
     bool is_complete() const { return digests_.size() == list_.slices.size(); }
 
-    // A slice is in the store. `state_digest`: of the writer's state (0: unknown); a writer whose
-    // digest is not `majority` (0: unknown) spoils the checkpoint.
-    void set_ready(
-        size_t slice, const CheckpointSlice & written, uint64_t state_digest, uint64_t majority
-    );
+    // A slice is in the store. `state_digest`: of the writer's state.
+    void set_ready(size_t slice, const CheckpointSlice & written, uint64_t state_digest);
 
-    // It can't be completed: a writer is gone or has diverged, or slices have different states.
-    bool is_broken(const Commit & commit) const;
+    // It can't be completed: a writer is gone or has diverged, or slices are of different states, or
+    // of another one than the majority's (0: unknown).
+    bool is_broken(const Commit & commit, uint64_t majority) const;
 
     // REQUIRES: is_complete() and not is_broken().
     CheckpointList list() const;
@@ -35,7 +34,6 @@ public:
 private:
     CheckpointList             list_;
     std::map<size_t, uint64_t> digests_;  // of the writer's state, by slice that is ready
-    bool                       is_spoiled_ = false;
 };
 
 }  // namespace gt

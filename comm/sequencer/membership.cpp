@@ -7,9 +7,13 @@
 
 namespace gt {
 
-constexpr size_t   kKeptStates  = 64;
+constexpr size_t   kKept        = 64;  // commits and states that messages are compared with
 constexpr size_t   kKeptMedians = 8;
-constexpr uint64_t kHistory     = 8;  // rounds that decide whether a member is awaited
+constexpr uint64_t kHistory     = 8;    // rounds that decide whether a member is awaited
+constexpr uint64_t kMinRounds   = 100;  // between checkpoints
+constexpr uint64_t kTraffic     = 10;   // bytes of messages for each byte of a checkpoint, at least
+constexpr uint64_t kStuck       = 8;    // intervals after which another order replaces one
+constexpr int kFirstRound = 60;  // first deadlines until a member is silent, at an unknown pace
 
 static Millis median_of(std::vector<Millis> values) {
     std::sort(values.begin(), values.end());
@@ -17,17 +21,25 @@ static Millis median_of(std::vector<Millis> values) {
 }
 
 void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
-    if (head_ && !head.messages.empty() && !durations_.empty()) {
-        medians_.push_back(median_of(durations_));
-        if (medians_.size() > kKeptMedians) {
-            medians_.pop_front();
+    const bool is_timed = head_ && !head.messages.empty() && !durations_.empty();
+    for (const Phase phase : {Phase::inputs, Phase::outputs}) {
+        auto &         medians = medians_[phase == Phase::outputs];
+        const uint32_t pace_ms = phase == Phase::outputs ? head.outputs_pace_ms : head.pace_ms;
+        if (is_timed && (head.phase == Phase::outputs) == (phase == Phase::outputs)) {
+            medians.push_back(median_of(durations_));
+            if (medians.size() > kKeptMedians) {
+                medians.pop_front();
+            }
+        } else if (medians.size() <= 1 && pace_ms > 0) {
+            medians = {Millis(pace_ms)};  // a new sequencer continues at the pace of the one before
         }
-    } else if (medians_.size() <= 1 && head.pace_ms > 0) {
-        medians_ = {
-            Millis(head.pace_ms)};  // a new sequencer continues at the pace of the one before
     }
-    head_          = head;
-    head_digest_   = digest;
+    head_              = head;
+    head_digest_       = digest;
+    heads_[head.index] = digest;
+    if (heads_.size() > kKept) {
+        heads_.erase(heads_.begin());
+    }
     opened_before_ = opened_;
     opened_        = now;
     arrived_.clear();
@@ -40,30 +52,45 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
     }
     if (head.state_digest != 0) {
         states_[head.state_index] = head.state_digest;
-        if (states_.size() > kKeptStates) {
+        if (states_.size() > kKept) {
             states_.erase(states_.begin());
         }
     }
-    if (order_ && head.complete && head.complete->index >= order_->index()) {
-        order_.reset();
+    if (head.complete) {
+        checkpoint_bytes_ = head.complete->n_bytes();
+        n_broken_         = 0;
+        if (order_ && head.complete->index >= order_->index()) {
+            order_.reset();
+        }
     }
+    bytes_ += head.n_bytes(checkpoint_bytes_);
     if (!head.writers.empty()) {
+        n_broken_ += order_ ? 1 : 0;
         order_.emplace(head, digest);
         last_order_ = head.index;
+        bytes_      = 0;
     }
 }
 
 void Membership::hello(const std::string & host, uint64_t incarnation, Time now) {
-    uint64_t & newest = hellos_[host];
-    if (incarnation > newest) {
-        newest      = incarnation;
-        seen_[host] = now;
+    const CommitHost * known = head_ ? head_->find(host) : nullptr;
+    const bool         fits  = known || hellos_.contains(host) || hellos_.size() < kMaxHosts;
+    if (fits && is_next_incarnation(incarnation, known ? known->incarnation : 0) &&
+        incarnation > hellos_[host]) {
+        hellos_[host] = incarnation;
+        seen_[host]   = now;
     }
 }
 
 void Membership::leave(const std::string & host, uint64_t incarnation) {
-    uint64_t & newest = leaves_[host];
-    newest            = std::max(newest, incarnation);
+    if (hellos_.contains(host) || (head_ && head_->find(host))) {
+        leaves_[host] = std::max(leaves_[host], incarnation);
+    }
+}
+
+void Membership::ask(uint64_t index) {
+    const uint64_t known = std::min(index, head_ ? head_->index : 0);
+    asked_               = asked_ == kNone ? known : std::max(asked_, known);
 }
 
 std::vector<MessageId> Membership::missing() const {
@@ -97,9 +124,14 @@ void Membership::message(const SeenMessage & seen, Time now) {
     }
 }
 
+// The phases of an exchange take different times: a member may send once in the longest of them.
 bool Membership::is_silent(const std::string & host, Time now) const {
-    const auto it = seen_.find(host);
-    return it == seen_.end() || now - it->second > std::max(options_.gone_after, 4 * deadline());
+    const bool   has_outputs = !medians_[1].empty() || (head_ && head_->phase == Phase::inputs);
+    const Millis longest =
+        std::max(deadline(Phase::inputs), has_outputs ? deadline(Phase::outputs) : Millis(0));
+    const Millis limit = medians_[0].empty() ? kFirstRound * options_.first_deadline : 4 * longest;
+    const auto   it    = seen_.find(host);
+    return it == seen_.end() || now - it->second > std::max(options_.gone_after, limit);
 }
 
 // A member that may still send a message for the open round.
@@ -116,21 +148,48 @@ bool Membership::is_awaited(const CommitHost & host, Time now) const {
     return is_live(host, now) && 2u * static_cast<unsigned>(std::popcount(host.history)) >= n;
 }
 
-Millis Membership::deadline() const {
-    if (medians_.empty()) {
-        return options_.first_deadline;
-    }
-    const Millis median = median_of({medians_.begin(), medians_.end()});
-    const double scaled =
-        std::min(static_cast<double>(median.count()) * options_.deadline_factor, 1e12);
-    return std::clamp(
-        Millis(static_cast<int64_t>(scaled)), options_.min_deadline, options_.max_deadline
-    );
+// Time that messages take; 0: unknown.
+Millis Membership::pace(Phase phase) const {
+    const auto & medians = medians_[phase == Phase::outputs];
+    return median_of({medians.begin(), medians.end()});
+}
+
+Millis Membership::deadline(Phase phase) const {
+    const bool   is_known = !medians_[phase == Phase::outputs].empty();
+    const Millis first    = durations_.empty() ? Millis(0) : durations_.front();
+    const auto   time     = static_cast<double>((is_known ? pace(phase) : first).count());
+    const Millis scaled(static_cast<int64_t>(std::min(time * options_.deadline_factor, 1e12)));
+    return std::max(scaled, is_known ? options_.min_deadline : options_.first_deadline);
+}
+
+// As most of the messages that have arrived.
+Phase Membership::open_phase() const {
+    const auto n = static_cast<size_t>(std::count_if(
+        arrived_.begin(), arrived_.end(),
+        [](const auto & arrived) { return arrived.second.head.phase == Phase::outputs; }
+    ));
+    return 2 * n > arrived_.size() ? Phase::outputs : Phase::inputs;
+}
+
+// Its sender has applied another commit than the one that is valid, and will join again.
+bool Membership::is_foreign(const MessageHead & head) const {
+    const auto base = heads_.find(head.base_index);
+    return base != heads_.end() && base->second != head.base;
+}
+
+// One predicate for "a commit is due" and "the commit admits": a hello that only the first accepts
+// would be answered by empty commits without end.
+bool Membership::would_admit(const std::string & name, uint64_t incarnation) const {
+    const CommitHost * known = head_ ? head_->find(name) : nullptr;
+    const auto         leave = leaves_.find(name);
+    const bool         is_new =
+        known ? incarnation > known->incarnation : !head_ || head_->hosts.size() < kMaxHosts;
+    return is_new && (leave == leaves_.end() || leave->second < incarnation);
 }
 
 bool Membership::is_time(Time now) const {
     if (options_.n_steps != 0 && head_->step != kNone && head_->step + 1 >= options_.n_steps &&
-        order_ && order_->is_complete() && !order_->is_broken(*head_)) {
+        order_ && order_->is_complete() && !is_broken(*head_)) {
         return true;  // the last checkpoint is complete, and no message will come to list it with
     }
     // count the members
@@ -148,11 +207,10 @@ bool Membership::is_time(Time now) const {
     }
     if (n_live == 0) {
         // Nobody is left to send: list what has arrived, or admit new hosts with an empty round.
-        const bool has_hello = std::any_of(hellos_.begin(), hellos_.end(), [&](const auto & hello) {
-            const CommitHost * known = head_->find(hello.first);
-            return !known || hello.second > known->incarnation;
-        });
-        return !arrived_.empty() || has_hello;
+        return !arrived_.empty() ||
+               std::any_of(hellos_.begin(), hellos_.end(), [&](const auto & hello) {
+                   return would_admit(hello.first, hello.second);
+               });
     }
     // all awaited members, or a quorum at the deadline
     if (n_awaited == 0) {
@@ -163,15 +221,14 @@ bool Membership::is_time(Time now) const {
         static_cast<size_t>(std::max(1.0, std::ceil(options_.quorum * static_cast<double>(n_live)))
         );
     return n_awaited_here == n_awaited ||
-           (arrived_.size() >= quorum && now - begun_ >= deadline() &&
+           (arrived_.size() >= quorum && now - begun_ >= deadline(open_phase()) &&
             now - opened_ >= options_.min_deadline);
 }
 
 Commit Membership::begin() const {
     Commit commit;
     for (const auto & [name, incarnation] : hellos_) {
-        const auto leave = leaves_.find(name);
-        if (leave == leaves_.end() || leave->second < incarnation) {
+        if (would_admit(name, incarnation) && commit.hosts.size() < kMaxHosts) {
             commit.hosts.push_back({.name = name, .incarnation = incarnation, .member = true});
             commit.writers.push_back(name);  // the initial state is the first shared checkpoint
         }
@@ -191,24 +248,26 @@ std::optional<Commit> Membership::close(Time now) const {
         return std::nullopt;
     }
     // messages
-    const Verdict verdict = judge(*head_, arrived_, states_);
+    auto arrived = arrived_;
+    std::erase_if(arrived, [&](const auto & one) { return is_foreign(one.second.head); });
+    const Verdict verdict = judge(*head_, arrived, states_);
     Commit        commit;
-    commit.index        = open_index();
-    commit.previous     = head_digest_;
-    commit.epoch        = head_->epoch;
-    commit.step         = verdict.usable.empty() ? head_->step : verdict.step;
-    commit.phase        = verdict.usable.empty() ? Phase::single : verdict.phase;
-    commit.state_index  = verdict.state_index;
-    commit.state_digest = verdict.state_digest;
-    commit.diverged     = verdict.diverged;
-    commit.complete_at  = head_->complete_at;
-    commit.pace_ms      = static_cast<uint32_t>(
-        medians_.empty() ? 0 : median_of({medians_.begin(), medians_.end()}).count()
-    );
+    commit.index           = open_index();
+    commit.previous        = head_digest_;
+    commit.epoch           = head_->epoch;
+    commit.step            = verdict.usable.empty() ? head_->step : verdict.step;
+    commit.phase           = verdict.usable.empty() ? Phase::single : verdict.phase;
+    commit.state_index     = verdict.state_index;
+    commit.state_digest    = verdict.state_digest;
+    commit.diverged        = verdict.diverged;
+    commit.complete_at     = head_->complete_at;
+    commit.pace_ms         = static_cast<uint32_t>(pace(Phase::inputs).count());
+    commit.outputs_pace_ms = static_cast<uint32_t>(pace(Phase::outputs).count());
     for (const std::string & name : verdict.usable) {
-        const SeenMessage & seen = arrived_.at(name);
+        const SeenMessage & seen   = arrived_.at(name);
+        const uint64_t      weight = std::min(seen.head.weight, verdict.max_weight);
         commit.messages.push_back(
-            {name, seen.incarnation, seen.head.weight, seen.size, seen.digest, seen.where}
+            {name, seen.incarnation, weight, seen.size, seen.digest, seen.where}
         );
     }
     // members and checkpoints
@@ -222,13 +281,8 @@ void Membership::update_hosts(Commit & commit, Time now) const {
     commit.hosts = head_->hosts;
     std::vector<std::string> members;
     for (const auto & [name, incarnation] : hellos_) {  // new hosts
-        const CommitHost * known = commit.find(name);
-        const auto         leave = leaves_.find(name);
-        if ((known && known->incarnation >= incarnation) ||
-            (leave != leaves_.end() && leave->second >= incarnation)) {
-            continue;
-        }
-        if (!known && commit.hosts.size() < kMaxHosts) {
+        if (would_admit(name, incarnation) && !commit.find(name) &&
+            commit.hosts.size() < kMaxHosts) {
             commit.hosts.push_back({.name = name});
         }
     }
@@ -241,9 +295,7 @@ void Membership::update_hosts(Commit & commit, Time now) const {
             host.last_listed = commit.index;
         }
         const auto hello = hellos_.find(host.name);
-        const auto leave = leaves_.find(host.name);
-        if (hello != hellos_.end() && hello->second > host.incarnation &&
-            (leave == leaves_.end() || leave->second < hello->second)) {
+        if (hello != hellos_.end() && would_admit(host.name, hello->second)) {
             host.incarnation = hello->second;
             host.member      = true;
             host.since       = commit.index;
@@ -260,32 +312,63 @@ void Membership::update_hosts(Commit & commit, Time now) const {
 
 void Membership::slice_ready(size_t slice, const CheckpointSlice & written, uint64_t state_digest) {
     GT_CHECK(order_, "no checkpoint is being written");
-    const auto majority = states_.find(order_->index());
-    order_->set_ready(
-        slice, written, state_digest, majority == states_.end() ? 0 : majority->second
+    order_->set_ready(slice, written, state_digest);
+}
+
+// The checkpoint that is being written can't be completed by `commit` or a later one.
+bool Membership::is_broken(const Commit & commit) const {
+    const auto known   = states_.find(order_->index());
+    const bool is_news = commit.state_digest != 0 && commit.state_index == order_->index();
+    return order_->is_broken(
+        commit, known != states_.end() ? known->second
+                : is_news              ? commit.state_digest
+                                       : 0
     );
 }
 
+// One checkpoint is written at a time: on a slow line it takes many rounds. A broken one is ordered
+// again, less and less often.
+bool Membership::is_due(const Commit & commit) const {
+    const uint64_t n = commit.index - last_order_;
+    if (options_.n_steps != 0 && commit.step + 1 >= options_.n_steps) {
+        return true;  // the last one
+    }
+    if (const bool broken = order_ && is_broken(commit);
+        broken || (order_ && !order_->is_complete())) {
+        const bool is_stuck =
+            options_.checkpoint_every != 0
+                ? n >= kStuck * options_.checkpoint_every
+                : bytes_ > kStuck * kTraffic * checkpoint_bytes_ && n >= kMinRounds;
+        return is_stuck || (broken && n >> std::min<uint64_t>(n_broken_, 32) > 0);
+    }
+    if (asked_ != kNone && asked_ >= last_order_ && bytes_ >= checkpoint_bytes_) {
+        return true;
+    }
+    return options_.checkpoint_every != 0
+               ? n >= options_.checkpoint_every
+               : n >= kMinRounds && bytes_ >= kTraffic * checkpoint_bytes_;
+}
+
 void Membership::order_checkpoint(Commit & commit) const {
-    const bool is_last = options_.n_steps != 0 && commit.step + 1 >= options_.n_steps;
-    const bool is_due =
-        options_.checkpoint_every != 0 && commit.index >= last_order_ + options_.checkpoint_every;
-    const bool is_broken = order_ && order_->is_broken(commit);
-    if (commit.messages.empty() || commit.phase == Phase::inputs ||
-        !(is_last || is_due || is_broken)) {
+    if (commit.messages.empty() || commit.phase == Phase::inputs || !is_due(commit)) {
         return;
     }
+    std::vector<std::string> slow;  // did not write their slices of the last one
     for (const CommitMessage & message : commit.messages) {  // their senders are surely alive
         const CommitHost * host = commit.find(message.host);
         if (host->member && host->incarnation == message.incarnation &&
             commit.writers.size() < kMaxSlices) {
-            commit.writers.push_back(message.host);
+            const bool is_slow = order_ && order_->is_waiting_for(message.host);
+            (is_slow ? slow : commit.writers).push_back(message.host);
         }
+    }
+    if (commit.writers.empty()) {
+        commit.writers = slow;
     }
 }
 
 void Membership::list_checkpoint(Commit & commit) const {
-    if (order_ && order_->is_complete() && !order_->is_broken(commit)) {
+    if (order_ && order_->is_complete() && !is_broken(commit)) {
         commit.complete_at = commit.index;
         commit.complete    = order_->list();
     }

@@ -6,8 +6,9 @@
 // A round closes when all *awaited* members have sent, or at the deadline with a quorum. A member is
 // awaited if it was listed in at least half of the last eight rounds, or of those since it joined.
 // A host that is four times slower is not awaited, but its message is listed if it arrives in time.
-// The deadline is `deadline_factor` times the median time that messages of the last rounds took,
-// from the opening of the round they were begun in: this one or, with overlap, the one before.
+// The deadline is `deadline_factor` times the median time that messages of the last rounds of the same
+// phase took, from the opening of the round they were begun in: this one or, with overlap, the one
+// before. While no such time is known, it is that of the open round's first message.
 #pragma once
 
 #include "comm/sequencer/checkpoint-order.h"
@@ -25,10 +26,9 @@ struct MembershipOptions {
     double   deadline_factor = kDeadlineFactor;
     Millis   first_deadline{60'000};  // before the first durations are known
     Millis   min_deadline{kMinDeadlineMs};
-    Millis   max_deadline{600'000};
-    Millis   gone_after{60'000};      // a member silent for this long (and 4 deadlines) is removed
-    uint64_t checkpoint_every = 100;  // rounds between shared checkpoints; 0: none after the first
-    uint64_t n_steps          = 0;    // the run ends there, with a last checkpoint; 0: unknown
+    Millis   gone_after{60'000};    // a member silent for this long (and 4 deadlines) is removed
+    uint64_t checkpoint_every = 0;  // rounds between shared checkpoints; 0: by their size
+    uint64_t n_steps          = 0;  // the run ends there, with a last checkpoint; 0: unknown
 };
 
 class Membership {
@@ -43,6 +43,9 @@ public:
     void hello(const std::string & host, uint64_t incarnation, Time now);
     void leave(const std::string & host, uint64_t incarnation);
 
+    // A host that joins needs a checkpoint of `index` or later: replaying older rounds is slower.
+    void ask(uint64_t index);
+
     // The members' messages of the open round that have not arrived.
     std::vector<MessageId> missing() const;
     void                   message(const SeenMessage & seen, Time now);
@@ -55,20 +58,27 @@ public:
     // are not set. The state changes only in advance().
     [[nodiscard]] std::optional<Commit> close(Time now) const;
 
-    Millis                        deadline() const;
+    Millis                        deadline(Phase phase) const;
     const std::optional<Commit> & head() const { return head_; }
     const Key32 &                 head_digest() const { return head_digest_; }
     uint64_t                      open_index() const { return head_ ? head_->index + 1 : 0; }
     bool                          is_silent(const std::string & host, Time now) const;
     size_t                        n_arrived() const { return arrived_.size(); }
+    uint64_t                      last_order() const { return last_order_; }  // of a checkpoint
     Time                          opened() const { return opened_; }
 
 private:
     Commit begin() const;
+    bool   would_admit(const std::string & host, uint64_t incarnation) const;
+    Millis pace(Phase phase) const;
+    Phase  open_phase() const;
+    bool   is_foreign(const MessageHead & head) const;
     bool   is_live(const CommitHost & host, Time now) const;
     bool   is_awaited(const CommitHost & host, Time now) const;
     bool   is_time(Time now) const;
     void   update_hosts(Commit & commit, Time now) const;
+    bool   is_broken(const Commit & commit) const;
+    bool   is_due(const Commit & commit) const;
     void   order_checkpoint(Commit & commit) const;
     void   list_checkpoint(Commit & commit) const;
 
@@ -78,15 +88,20 @@ private:
     Time                  opened_{}, opened_before_{};  // of the open round and the one before
     Time                  begun_{};  // when work on the first message that arrived was begun
 
-    std::map<std::string, SeenMessage> arrived_;    // of the open round
-    std::vector<Millis>                durations_;  // of the open round, in order of arrival
-    std::deque<Millis>                 medians_;    // of the last rounds
-    std::map<std::string, uint64_t>    hellos_;     // newest incarnation with a hello
-    std::map<std::string, uint64_t>    leaves_;     // newest incarnation with a leave
-    std::map<std::string, Time>        seen_;       // last sign of a host
-    std::map<uint64_t, uint64_t>       states_;     // digest of the shared state by index
+    std::map<std::string, SeenMessage> arrived_;     // of the open round
+    std::vector<Millis>                durations_;   // of the open round, in order of arrival
+    std::deque<Millis>                 medians_[2];  // of the last rounds; 1: of outputs
+    std::map<std::string, uint64_t>    hellos_;      // newest incarnation with a hello
+    std::map<std::string, uint64_t>    leaves_;      // newest incarnation with a leave
+    std::map<std::string, Time>        seen_;        // last sign of a host
+    std::map<uint64_t, uint64_t>       states_;      // digest of the shared state by index
+    std::map<uint64_t, Key32>          heads_;       // digest of the commit by index
     std::optional<CheckpointOrder>     order_;
     uint64_t                           last_order_ = 0;
+    uint64_t                           bytes_      = 0;  // of messages since the last order
+    uint64_t checkpoint_bytes_                     = 0;  // of the last complete one; 0: unknown
+    uint64_t n_broken_                             = 0;  // orders in a row that were not completed
+    uint64_t asked_ = kNone;  // a host needs a checkpoint of this index or later
 };
 
 }  // namespace gt

@@ -2,6 +2,7 @@
 #include "comm/sequencer/retention.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gt {
 
@@ -19,21 +20,23 @@ void Retention::start(uint64_t floor) {
 }
 
 void Retention::commit(const Commit & commit) {
+    newest_ = commit.index;
     if (commit.complete && (last_complete_ == kNone || commit.complete->index > last_complete_)) {
         complete_before_ = last_complete_;
         last_complete_   = commit.complete->index;
+        listed_at_       = commit.index;
     }
 }
 
 void Retention::work() {
-    if (complete_before_ != kNone && complete_before_ > floor_) {
-        const uint64_t   floor = complete_before_;
+    const uint64_t before = complete_before_ == kNone ? 0 : complete_before_;
+    const uint64_t last   = last_complete_ == kNone ? 0 : last_complete_;
+    const uint64_t floor  = newest_ - listed_at_ > (last - before) / 4 ? last : before;
+    if (floor > floor_) {
         const RecordHead head{Kind::floor, floor, "sequencer", 0};
         store_.put(paths_.floor(floor), make_record(keys_, head, {}));
-        const uint64_t before = floor_;
-        floor_                = floor;
-        if (before != 0) {
-            store_.remove(paths_.floor(before));
+        if (const uint64_t old = std::exchange(floor_, floor); old != 0) {
+            store_.remove(paths_.floor(old));
         }
     }
     for (int i = 0; i < kRoundsPerCall && done_ < floor_; ++i) {

@@ -1,7 +1,7 @@
-// comm/sequencer/retention.h — garbage-collects rounds older than the last two complete checkpoints.
+// comm/sequencer/retention.h — garbage-collects rounds older than the last complete checkpoint.
 //
-// Joining needs no rounds older than the last complete shared checkpoint. One more checkpoint is
-// kept for hosts that are loading it. A floor record is written before anything is removed; a round's
+// Joining needs no rounds older than the last complete shared checkpoint. The one before is kept for
+// hosts that are loading it, for a quarter of the interval between the two. A floor record is written before anything is removed; a round's
 // messages are removed before its commit, so after a crash the lowest commit shows where to continue.
 #pragma once
 
@@ -34,6 +34,7 @@ private:
     uint64_t        done_          = 0;      // all rounds below are removed
     bool            is_direct_     = false;  // some messages were served by their senders
     uint64_t        last_complete_ = kNone, complete_before_ = kNone;
+    uint64_t        newest_ = 0, listed_at_ = 0;  // the newest commit, and that of last_complete_
 };
 
 }  // namespace gt

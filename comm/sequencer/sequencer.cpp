@@ -10,8 +10,7 @@
 
 namespace gt {
 
-constexpr Millis kMaxTakeover{300'000};  // take over after this time, however slow rounds are
-constexpr int    kTurns = 8;             // candidates take over at different times, not all at once
+constexpr int kTurns = 8;  // candidates take over at different times, not all at once
 
 Sequencer::Sequencer(Store & store, const RunKeys & keys, const SequencerOptions & options)
     : store_(store), keys_(keys), options_(options), paths_(keys.run), log_(store_, keys_),
@@ -96,7 +95,7 @@ bool Sequencer::catch_up(Time now) {
 // Another sequencer leads: reads its commits, and takes over when none comes for a long time.
 bool Sequencer::follow(Time now) {
     const Millis pace(membership_.head() ? membership_.head()->pace_ms : 0);
-    Millis       timeout = std::max(options_.takeover_after, std::min(2 * pace, kMaxTakeover));
+    Millis       timeout = std::max(options_.takeover_after, 2 * pace);
     timeout += timeout / kTurns * static_cast<int>(digest64(options_.name) % kTurns);
     const bool has_begun = membership_.head().has_value();
     if (now - looked_ < timeout / 16 && has_begun) {
@@ -147,7 +146,13 @@ bool Sequencer::look_for_settings() {
 void Sequencer::look_for_presences(Time now) {
     looked_ = now;
     for (const std::string & key : store_.list(paths_.presences())) {
-        take_presence(key, now);
+        const auto presence = paths_.parse_presence(key);
+        if (presence && is_obsolete(*presence)) {
+            store_.remove(key);
+            presences_.erase(key);
+        } else {
+            take_presence(key, now);
+        }
     }
     listed_ = true;
 }
@@ -168,17 +173,33 @@ void Sequencer::take_presence(const std::string & key, Time now) {
         return;
     }
     const RecordHead head{
-        Kind::presence, presence->leaving ? 1u : 0u, presence->host, presence->incarnation};
+        Kind::presence, static_cast<uint64_t>(presence->kind), presence->host,
+        presence->incarnation};
     if (!parse_record(keys_, head, *value)) {
         refuse("presence of " + presence->host);
         return;  // damaged, or made without the key: read again next time
     }
     presences_.insert(key);
-    if (presence->leaving) {
-        membership_.leave(presence->host, presence->incarnation);
-    } else {
-        membership_.hello(presence->host, presence->incarnation, now);
+    switch (presence->kind) {
+        case PresenceKey::Kind::hello:
+            membership_.hello(presence->host, presence->incarnation, now);
+            break;
+        case PresenceKey::Kind::leave:
+            membership_.leave(presence->host, presence->incarnation);
+            break;
+        case PresenceKey::Kind::ask:
+            membership_.ask(presence->incarnation);
+            break;
     }
+}
+
+// Commits remember the newest incarnation of every host.
+bool Sequencer::is_obsolete(const PresenceKey & presence) const {
+    const auto &       head  = membership_.head();
+    const CommitHost * known = head ? head->find(presence.host) : nullptr;
+    return presence.kind == PresenceKey::Kind::ask
+               ? presence.incarnation < membership_.last_order()
+               : known && presence.incarnation < known->incarnation;
 }
 
 void Sequencer::look_for_messages(Time now) {
@@ -195,7 +216,7 @@ void Sequencer::look_for_messages(Time now) {
 }
 
 void Sequencer::refuse(const std::string & what) {
-    if (refused_.insert(what).second && options_.on_refusal) {
+    if (refused_.size() < kMaxHosts && refused_.insert(what).second && options_.on_refusal) {
         options_.on_refusal("refused " + what + ": damaged, forged or made with another key");
     }
 }
@@ -246,8 +267,10 @@ void Sequencer::look_for_slices() {
         slice.size            = in.u64();
         slice.n_pieces        = in.u32();
         slice.digest          = in.key();
-        if (in.at_end() && number == i) {
+        if (in.at_end() && number == i && slice.size <= kMaxSize && slice.n_pieces <= kMaxPieces) {
             membership_.slice_ready(i, slice, digest);
+        } else {
+            refuse("slice of a checkpoint by " + slice.host);
         }
     }
 }
@@ -288,9 +311,16 @@ bool Sequencer::revise(Time now) {
 }
 
 bool Sequencer::write(Commit commit, Time now) {
-    commit.writer     = options_.name;
-    commit.epoch      = epoch_;
-    pending_          = encode_commit(keys_, commit);
+    commit.writer = options_.name;
+    commit.epoch  = epoch_;
+    // A commit that nobody can read would end the run: its key is written once.
+    Bytes       value = encode_commit(keys_, commit);
+    std::string why;
+    if (!parse_commit(keys_, commit.index, commit.revision, value, &why)) {
+        refuse("our own " + why);
+        return false;
+    }
+    pending_          = std::move(value);
     pending_index_    = commit.index;
     pending_revision_ = commit.revision;
     return close(now);

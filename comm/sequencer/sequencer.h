@@ -53,6 +53,7 @@ private:
     bool                       claim(Time now);
     bool                       look_for_settings();
     void                       look_for_presences(Time now);
+    bool                       is_obsolete(const PresenceKey & presence) const;
     void                       take_presence(const std::string & key, Time now);
     void                       look_for_messages(Time now);
     std::optional<SeenMessage> find_message(const MessageId & id);

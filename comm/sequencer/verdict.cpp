@@ -5,6 +5,8 @@
 
 namespace gt {
 
+constexpr uint64_t kWeightFactor = 4;  // times the median
+
 // The most frequent key; on a tie, the highest.
 template <typename K>
 static std::optional<K> most_frequent(const std::map<K, size_t> & counts) {
@@ -27,14 +29,19 @@ Verdict judge(
     Verdict                                      out;
     std::map<std::pair<uint64_t, Phase>, size_t> kinds;
     std::map<uint64_t, size_t>                   indices;
+    std::vector<uint64_t>                        weights;
     size_t                                       n_members = 0;
     for (const CommitHost & host : before.hosts) {
         n_members += host.member ? 1 : 0;
     }
+    // nobody has a state of the open round or a later one
+    const auto reports = [&](const MessageHead & head) {
+        return head.state_digest != 0 && head.state_index <= before.index;
+    };
     // step and phase: the most frequent ones
     for (const auto & [name, seen] : arrived) {
         ++kinds[{seen.head.step, seen.head.phase}];
-        if (seen.head.state_digest != 0) {
+        if (reports(seen.head)) {
             ++indices[seen.head.state_index];
         }
     }
@@ -47,7 +54,7 @@ Verdict judge(
         std::map<uint64_t, size_t> counts;
         size_t                     best = 0;
         for (const auto & [name, seen] : arrived) {
-            if (seen.head.state_index == *index && seen.head.state_digest != 0) {
+            if (seen.head.state_index == *index && reports(seen.head)) {
                 best = std::max(best, ++counts[seen.head.state_digest]);
             }
         }
@@ -69,11 +76,17 @@ Verdict judge(
         }
         const MessageHead & head  = it->second.head;
         const auto          right = states.find(head.state_index);
-        if (head.state_digest != 0 && right != states.end() && right->second != head.state_digest) {
+        if (reports(head) && right != states.end() && right->second != head.state_digest) {
             out.diverged.push_back(host.name);
         } else if (head.step == out.step && head.phase == out.phase) {
             out.usable.push_back(host.name);
+            weights.push_back(head.weight);
         }
+    }
+    // of two hosts, both may be right: the higher one is the median
+    if (!weights.empty()) {
+        std::sort(weights.begin(), weights.end());
+        out.max_weight = std::min(kMaxWeight, kWeightFactor * weights[weights.size() / 2]);
     }
     return out;
 }

@@ -2,6 +2,7 @@
 //
 // Messages of one round have the same step and phase. Each contains the digest of its sender's
 // shared state: the majority's is correct, and hosts that differ are left out and named as diverged.
+// A weight counts up to a multiple of the median: no host alone decides the mean.
 #pragma once
 
 #include "comm/wire/commit.h"
@@ -25,6 +26,7 @@ struct Verdict {
     Phase                    phase       = Phase::single;
     uint64_t                 state_index = 0, state_digest = 0;  // newly known; digest 0: none
     std::vector<std::string> usable, diverged;                   // in the order of hosts
+    uint64_t                 max_weight = kMaxWeight;            // that a usable message may have
 };
 
 // `before`: the commit before the open round. `states`: known digests by index.

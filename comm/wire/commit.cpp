@@ -8,9 +8,25 @@
 
 namespace gt {
 
-constexpr uint64_t kMaxSize   = 1ull << 40;
-constexpr size_t   kMaxWhere  = 128;
-constexpr uint32_t kMaxPieces = 1u << 20;
+constexpr size_t kMaxWhere = 128;
+
+// Slices have about the same size: a writer that lies about its own changes nothing.
+uint64_t CheckpointList::n_bytes() const {
+    std::vector<uint64_t> sizes;
+    for (const CheckpointSlice & slice : slices) {
+        sizes.push_back(slice.size);
+    }
+    std::sort(sizes.begin(), sizes.end());
+    return sizes.empty() ? 0 : sizes.size() * sizes[sizes.size() / 2];
+}
+
+uint64_t Commit::n_bytes(uint64_t checkpoint_bytes) const {
+    uint64_t n = phase == Phase::outputs ? checkpoint_bytes / 2 : 0;
+    for (const CommitMessage & message : messages) {
+        n += message.size;
+    }
+    return n;
+}
 
 const CommitHost * Commit::find(const std::string & host) const {
     const auto it = std::find_if(hosts.begin(), hosts.end(), [&](const CommitHost & h) {
@@ -47,6 +63,7 @@ Bytes encode_commit(const RunKeys & keys, const Commit & commit) {
     out.u8(static_cast<uint8_t>(commit.phase));
     out.raw(commit.previous);
     out.u32(commit.pace_ms);
+    out.u32(commit.outputs_pace_ms);
     out.u64(commit.state_index);
     out.u64(commit.state_digest);
     out.u64(commit.complete_at);
@@ -134,16 +151,17 @@ private:
     }
 
     void read_start() {
-        commit_.epoch        = in_.u64();
-        commit_.step         = in_.u64();
-        const uint8_t phase  = in_.u8();
-        commit_.phase        = static_cast<Phase>(phase);
-        commit_.previous     = in_.key();
-        commit_.pace_ms      = in_.u32();
-        commit_.state_index  = in_.u64();
-        commit_.state_digest = in_.u64();
-        commit_.complete_at  = in_.u64();
-        commit_.validator    = in_.text(kMaxHostNameSize);
+        commit_.epoch           = in_.u64();
+        commit_.step            = in_.u64();
+        const uint8_t phase     = in_.u8();
+        commit_.phase           = static_cast<Phase>(phase);
+        commit_.previous        = in_.key();
+        commit_.pace_ms         = in_.u32();
+        commit_.outputs_pace_ms = in_.u32();
+        commit_.state_index     = in_.u64();
+        commit_.state_digest    = in_.u64();
+        commit_.complete_at     = in_.u64();
+        commit_.validator       = in_.text(kMaxHostNameSize);
         require(phase <= static_cast<uint8_t>(Phase::outputs), "unknown phase");
         require(
             commit_.complete_at == kNone || commit_.complete_at <= commit_.index,

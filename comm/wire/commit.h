@@ -6,8 +6,8 @@
 // parse_commit reads untrusted bytes: it checks every bound before it allocates.
 //
 //   body, little-endian; text = u16 length and characters; digest = 32 bytes
-//     u64 epoch | u64 step | u8 phase | digest previous | u32 pace_ms | u64 state_index
-//     | u64 state_digest | u64 complete_at | text validator
+//     u64 epoch | u64 step | u8 phase | digest previous | u32 pace_ms | u32 outputs_pace_ms
+//     | u64 state_index | u64 state_digest | u64 complete_at | text validator
 //     u16 n | n hosts:    text name | u64 incarnation | u8 member | u64 since | u64 last_listed | u8 history
 //     u16 n | n messages: u16 place in hosts | u64 incarnation | u64 weight | u64 size | digest | text where
 //     u16 n | n diverged: u16 place in hosts
@@ -21,8 +21,10 @@
 
 namespace gt {
 
-constexpr uint64_t kNone           = ~0ull;  // "no such index or step"
-constexpr size_t   kMaxSlices      = 1024;   // of a shared checkpoint
+constexpr uint64_t kNone           = ~0ull;       // "no such index or step"
+constexpr size_t   kMaxSlices      = 1024;        // of a shared checkpoint
+constexpr uint64_t kMaxSize        = 1ull << 40;  // of a message or slice
+constexpr uint32_t kMaxPieces      = 1u << 20;    // of a slice
 constexpr uint32_t kMaxRevision    = 8;
 constexpr size_t   kMaxCommitBytes = 1 << 20;
 
@@ -60,6 +62,8 @@ struct CheckpointList {
     uint64_t                     state_digest = 0;
     Key32                        head{};  // digest of the commit of that index
     std::vector<CheckpointSlice> slices;
+
+    uint64_t n_bytes() const;
 };
 
 struct Commit {
@@ -70,10 +74,11 @@ struct Commit {
     uint64_t    step  = kNone;  // of the messages; without messages, the step of the commit before
     Phase       phase = Phase::single;
     Key32       previous{};
-    uint32_t    pace_ms      = 0;      // median duration of a round
-    uint64_t    state_index  = 0;      // the majority's shared state after this index
-    uint64_t    state_digest = 0;      // has this digest; 0: unknown
-    uint64_t    complete_at  = kNone;  // index of the last commit that has `complete`
+    uint32_t    pace_ms = 0;  // median time of messages: of updates, or of a dense exchange's
+    uint32_t    outputs_pace_ms = 0;      // inputs and outputs; 0: unknown
+    uint64_t    state_index     = 0;      // the majority's shared state after this index
+    uint64_t    state_digest    = 0;      // has this digest; 0: unknown
+    uint64_t    complete_at     = kNone;  // index of the last commit that has `complete`
     std::string validator;
 
     std::vector<CommitHost>       hosts;     // in the order of joining
@@ -84,6 +89,10 @@ struct Commit {
 
     const CommitHost *    find(const std::string & host) const;
     const CommitMessage * message_of(const std::string & host) const;
+
+    // What a host downloads to apply it, about. Shards are not listed: a dense exchange moves the
+    // weights, about half of a checkpoint of this size.
+    uint64_t n_bytes(uint64_t checkpoint_bytes) const;
 };
 
 Bytes encode_commit(const RunKeys & keys, const Commit & commit);

@@ -1,6 +1,7 @@
 // comm/wire/held-copy.cpp — see held-copy.h.
 #include "comm/wire/held-copy.h"
 
+#include "comm/wire/commit.h"
 #include "comm/wire/wire.h"
 
 namespace gt {
@@ -37,7 +38,8 @@ parse_held(const RunKeys & keys, const MessageId & id, std::span<const uint8_t> 
     held.size                = in.u64();
     held.digest              = in.key();
     const auto head          = read_message_head(in);
-    if (!in.at_end() || !head || sender != id.host || held.holder == id.host) {
+    if (!in.at_end() || !head || sender != id.host || held.holder == id.host ||
+        held.size > kMaxSize) {
         return std::nullopt;
     }
     held.head = *head;

@@ -51,6 +51,9 @@ std::string RunPaths::hello(const std::string & host, uint64_t incarnation) cons
 std::string RunPaths::leave(const std::string & host, uint64_t incarnation) const {
     return presences(host) + number(incarnation) + "-leave";
 }
+std::string RunPaths::ask(const std::string & host, uint64_t index) const {
+    return presences(host) + number(index) + "-ask";
+}
 std::string RunPaths::epochs() const {
     return root + "epoch/";
 }
@@ -156,14 +159,16 @@ private:
 
 }  // namespace
 
-// presence/HOST/INCARNATION-hello or -leave
+// presence/HOST/INCARNATION-hello or -leave, presence/HOST/INDEX-ask
 std::optional<PresenceKey> RunPaths::parse_presence(const std::string & key) const {
     KeyParts    parts(key, presences());
     PresenceKey out;
     out.host        = parts.host(parts.until('/'));
     out.incarnation = parts.number(parts.until('-'));
-    out.leaving     = parts.rest() == "leave";
-    parts.require(out.leaving || parts.rest() == "hello");
+    out.kind        = parts.rest() == "leave" ? PresenceKey::Kind::leave
+                      : parts.rest() == "ask" ? PresenceKey::Kind::ask
+                                              : PresenceKey::Kind::hello;
+    parts.require(out.kind != PresenceKey::Kind::hello || parts.rest() == "hello");
     return parts.ok() ? std::optional(out) : std::nullopt;
 }
 

@@ -20,10 +20,19 @@ struct MessageId {
 };
 
 struct PresenceKey {
+    enum class Kind : uint8_t { hello, leave, ask };
+
+    Kind        kind = Kind::hello;
     std::string host;
-    uint64_t    incarnation = 0;
-    bool        leaving     = false;
+    uint64_t    incarnation = 0;  // ask: index of the newest commit
 };
+
+// Incarnations count starts of a host. A number far above the last one is not a start: it would lock
+// its name out for good.
+constexpr uint64_t kMaxStarts = 1 << 20;
+constexpr bool     is_next_incarnation(uint64_t incarnation, uint64_t known) {
+        return incarnation > known && incarnation - known <= kMaxStarts;
+}
 
 struct CommitKey {
     uint64_t index    = 0;
@@ -52,6 +61,7 @@ struct RunPaths {
     std::string presences(const std::string & host) const;
     std::string hello(const std::string & host, uint64_t incarnation) const;
     std::string leave(const std::string & host, uint64_t incarnation) const;
+    std::string ask(const std::string & host, uint64_t index) const;
     std::string epochs() const;
     std::string epoch(uint64_t epoch) const;
     std::string parts(uint64_t index) const;

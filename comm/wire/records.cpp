@@ -100,6 +100,7 @@ static Bytes head_bytes(const MessageHead & head) {
     out.u64(head.step);
     out.u8(static_cast<uint8_t>(head.phase));
     out.u64(head.weight);
+    out.u64(head.base_index);
     out.raw(head.base);
     out.u64(head.state_index);
     out.u64(head.state_digest);
@@ -123,6 +124,7 @@ std::optional<MessageHead> read_message_head(WireReader & in) {
     const uint8_t phase = in.u8();
     head.phase          = static_cast<Phase>(phase);
     head.weight         = in.u64();
+    head.base_index     = in.u64();
     head.base           = in.key();
     head.state_index    = in.u64();
     head.state_digest   = in.u64();

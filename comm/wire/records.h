@@ -75,17 +75,18 @@ enum class Phase : uint8_t {
 
 // The head of a message, which the sequencer reads: in clear, and again inside the sealed text.
 struct MessageHead {
-    uint64_t step   = 0;
-    Phase    phase  = Phase::single;
-    uint64_t weight = 1;        // samples
-    Key32    base{};            // digest of the newest commit that the sender has applied
+    uint64_t step       = 0;
+    Phase    phase      = Phase::single;
+    uint64_t weight     = 1;    // samples
+    uint64_t base_index = 0;    // of the newest commit that the sender has applied
+    Key32    base{};            // its digest
     uint64_t state_index  = 0;  // the shared state after this index
     uint64_t state_digest = 0;  // has this digest; 0: unknown
     uint32_t n_body_bytes = 0;
     float    loss = 0, tokens_s = 0, waited_s = 0;  // metrics of the step, for the status page
     uint64_t up_bytes = 0, down_bytes = 0;          // since the start
 };
-constexpr size_t   kMessageHeadBytes = 101;
+constexpr size_t   kMessageHeadBytes = 109;
 constexpr uint64_t kMaxWeight        = 1ull << 40;
 
 Bytes make_message(

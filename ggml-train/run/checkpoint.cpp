@@ -147,7 +147,9 @@ std::string save_checkpoint(const std::string & folder, const Checkpoint & check
     const std::vector<std::string> all = list_checkpoints(folder);
     std::error_code                ignored;
     for (size_t i = keep; i < all.size(); ++i) {
-        fs::remove(all[i], ignored);
+        if (all[i] != path) {  // after a return to an earlier step it is not the newest
+            fs::remove(all[i], ignored);
+        }
     }
     for (const std::string & part : list_checkpoints(folder, ".part")) {
         fs::remove(part, ignored);

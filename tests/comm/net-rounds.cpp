@@ -84,8 +84,9 @@ struct Toy {
         const Joined from = peers.join(mark, fresh);
         step              = from.step;
         for (int i = 0; i < from.n_slices; ++i) {
-            const Bytes slice = peers.slice(i);
-            WireReader  in(slice);
+            const auto slice = peers.slice(i);
+            REQUIRE(slice);
+            WireReader in(*slice);
             state = in.u64();
             in.u64();
             REQUIRE(in.at_end());

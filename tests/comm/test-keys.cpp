@@ -11,8 +11,11 @@ TEST_CASE("keys_are_parsed_as_they_are_made", "[keys]") {
 
     const auto hello = paths.parse_presence(paths.hello(host, 3));
     REQUIRE(hello);
-    CHECK((hello->host == host && hello->incarnation == 3 && !hello->leaving));
-    CHECK(paths.parse_presence(paths.leave(host, 3))->leaving);
+    CHECK(
+        (hello->host == host && hello->incarnation == 3 && hello->kind == PresenceKey::Kind::hello)
+    );
+    CHECK(paths.parse_presence(paths.leave(host, 3))->kind == PresenceKey::Kind::leave);
+    CHECK(paths.parse_presence(paths.ask(host, 3))->kind == PresenceKey::Kind::ask);
 
     const auto commit = paths.parse_commit(paths.commit(12, 2));
     REQUIRE(commit);

@@ -11,6 +11,7 @@ struct Play {
     Time       zero{std::chrono::hours(1)};
     int64_t    ms      = 0;
     int        n_heads = 0;
+    uint64_t   weight = 8, size = 0;  // of the next messages
 
     explicit Play(const MembershipOptions & options = {}) : membership(options) {}
 
@@ -18,15 +19,24 @@ struct Play {
     void hello(const std::string & host, uint64_t incarnation = 1) {
         membership.hello(host, incarnation, now());
     }
-    void
-    sends(const std::string & host, uint64_t step, uint64_t state = 0, uint64_t incarnation = 1) {
+    void sends(
+        const std::string & host,
+        uint64_t            step,
+        uint64_t            state       = 0,
+        uint64_t            incarnation = 1,
+        Phase               phase       = Phase::single
+    ) {
         SeenMessage seen;
         seen.host              = host;
         seen.incarnation       = incarnation;
         seen.head.step         = step;
-        seen.head.weight       = 8;
+        seen.head.phase        = phase;
+        seen.head.weight       = weight;
+        seen.size              = size;
         seen.head.state_index  = membership.open_index() - 1;
         seen.head.state_digest = state;
+        seen.head.base_index   = membership.open_index() - 1;
+        seen.head.base         = membership.head_digest();
         membership.message(seen, now());
     }
     std::optional<Commit> close() {
@@ -73,8 +83,8 @@ TEST_CASE("a_new_sequencer_knows_the_pace_of_earlier_rounds", "[membership]") {
     for (const Commit & commit : chain) {
         after.membership.advance(commit, Key32{1}, after.now());
     }
-    CHECK(after.membership.deadline() == before.membership.deadline());
-    CHECK(after.membership.deadline() == Millis(1500));
+    CHECK(after.membership.deadline(Phase::single) == before.membership.deadline(Phase::single));
+    CHECK(after.membership.deadline(Phase::single) == Millis(1500));
 }
 
 TEST_CASE("a_run_begins_with_enough_hosts", "[membership]") {
@@ -97,7 +107,7 @@ TEST_CASE("a_round_closes_when_all_have_sent_or_at_the_deadline", "[membership]"
     }
     REQUIRE(play.close());
     CHECK(listed(play.round({"carl", "anna", "ben"}, 0)) == Names{"anna", "ben", "carl"});
-    CHECK(play.membership.deadline() == Millis(150));  // 1.5 times the median
+    CHECK(play.membership.deadline(Phase::single) == Millis(150));  // 1.5 times the median
 
     play.ms += 100;
     play.sends("anna", 1);
@@ -248,5 +258,196 @@ TEST_CASE("a_message_sent_before_the_round_opens_does_not_shorten_the_deadline",
         play.sends("anna", step);  // with overlap: while the round before was still open
         play.round({"ben"}, step);
     }
-    CHECK(play.membership.deadline() == Millis(150));
+    CHECK(play.membership.deadline(Phase::single) == Millis(150));
+}
+
+TEST_CASE("a_long_phase_does_not_inherit_the_deadline_of_a_short_one", "[membership]") {
+    const int64_t local_ms = GENERATE(50'000, 100'000, 900'000);
+    const int64_t lag_ms   = local_ms / 50;
+    Play          play({.min_hosts = 2});
+    play.hello("anna");
+    play.hello("ben");
+    REQUIRE(play.close());
+    for (uint64_t step = 29; step < 20 * 30; step += 30) {
+        INFO("step " << step);
+        play.ms += local_ms;
+        play.sends("anna", step, 0, 1, Phase::inputs);
+        REQUIRE_FALSE(play.close());
+        play.ms += lag_ms;
+        play.sends("ben", step, 0, 1, Phase::inputs);
+        const auto inputs = play.close();
+        REQUIRE(inputs);
+        CHECK(listed(*inputs) == Names{"anna", "ben"});
+        play.ms += 5'000;
+        play.sends("anna", step, 0, 1, Phase::outputs);
+        play.sends("ben", step, 0, 1, Phase::outputs);
+        const auto outputs = play.close();
+        REQUIRE(outputs);
+        CHECK(outputs->find("ben")->incarnation == 1);
+        CHECK(outputs->find("ben")->member);
+        CHECK((step < 60 || outputs->pace_ms >= local_ms));  // that of the local steps
+    }
+    CHECK(play.membership.deadline(Phase::outputs) == Millis(7'500));
+    // a new sequencer knows both
+    Play next;
+    next.membership.advance(*play.membership.head(), Key32{1}, next.now());
+    CHECK(next.membership.deadline(Phase::outputs) == Millis(7'500));
+    CHECK(next.membership.deadline(Phase::inputs) == play.membership.deadline(Phase::inputs));
+}
+
+TEST_CASE("a_host_late_for_the_inputs_is_not_silent_in_the_outputs", "[membership]") {
+    Play play({.min_hosts = 3});
+    for (const char * host : {"anna", "ben", "carl"}) {
+        play.hello(host);
+    }
+    REQUIRE(play.close());
+    for (uint64_t step = 0; step < 3; ++step) {
+        const bool is_late = step == 2;
+        play.ms += 100'000;
+        play.sends("anna", step, 0, 1, Phase::inputs);
+        play.sends("ben", step, 0, 1, Phase::inputs);
+        if (is_late) {
+            play.ms += 50'001;  // at the deadline
+        } else {
+            play.sends("carl", step, 0, 1, Phase::inputs);
+        }
+        REQUIRE(play.close());
+        play.ms += 5'000;
+        play.sends("anna", step, 0, 1, Phase::outputs);
+        play.sends("ben", step, 0, 1, Phase::outputs);
+        play.sends("carl", step, 0, 1, Phase::outputs);
+        const auto outputs = play.close();
+        REQUIRE(outputs);
+        CHECK(outputs->find("carl")->member);
+    }
+}
+
+TEST_CASE("who_left_before_it_was_admitted_is_no_newcomer", "[membership]") {
+    Play play;
+    play.hello("anna");
+    REQUIRE(play.close());
+    play.hello("cleo");
+    play.membership.leave("cleo", 1);
+    play.round({"anna"}, 0);
+    play.membership.leave("anna", 1);
+    CHECK_FALSE(play.close());  // it would be an empty commit, every time
+}
+
+TEST_CASE("a_full_table_of_hosts_admits_nobody_and_writes_nothing", "[membership]") {
+    Play play;
+    for (size_t i = 0; i < kMaxHosts + 5; ++i) {
+        play.hello(format("host%04zu", i));
+    }
+    const auto first = play.close();
+    REQUIRE(first);
+    CHECK(first->hosts.size() == kMaxHosts);
+    for (size_t i = 0; i < kMaxHosts; ++i) {
+        play.membership.leave(format("host%04zu", i), 1);
+    }
+    CHECK_FALSE(play.close());
+}
+
+TEST_CASE("a_weight_counts_up_to_four_times_the_median", "[membership]") {
+    Play play({.min_hosts = 3});
+    for (const char * host : {"anna", "ben", "carl"}) {
+        play.hello(host);
+    }
+    REQUIRE(play.close());
+    play.sends("anna", 0);
+    play.sends("ben", 0);
+    play.weight = kMaxWeight;
+    play.sends("carl", 0);
+    const auto commit = play.close();
+    REQUIRE(commit);
+    CHECK(commit->message_of("anna")->weight == 8);
+    CHECK(commit->message_of("carl")->weight == 32);
+    play.membership.leave("ben", 1);  // of two hosts, both may be right
+    play.weight = 8;
+    play.sends("anna", 1);
+    play.weight = 256;
+    play.sends("carl", 1);
+    CHECK(play.close()->message_of("carl")->weight == 256);
+}
+
+TEST_CASE("a_writer_that_differs_from_the_majority_completes_no_checkpoint", "[membership]") {
+    Play play({.min_hosts = 3, .first_deadline = Millis(1000), .checkpoint_every = 1});
+    for (const char * host : {"anna", "ben", "carl"}) {
+        play.hello(host);
+    }
+    REQUIRE(play.close());
+    for (size_t i = 0; i < 3; ++i) {
+        play.membership.slice_ready(i, {"x", 1, 10, 1, {}}, 5);
+    }
+    play.round({"anna", "ben", "carl"}, 0);  // lists that one, and orders the next
+    play.membership.slice_ready(0, {"anna", 1, 10, 1, {}}, 111);
+    play.sends("anna", 1, 111);
+    play.sends("ben", 1, 222);
+    play.sends("carl", 1, 222);
+    play.membership.slice_ready(1, {"ben", 1, 10, 1, {}}, 111);
+    play.membership.slice_ready(2, {"carl", 1, 10, 1, {}}, 111);  // before the majority is known
+    const auto commit = play.close();
+    REQUIRE(commit);
+    CHECK(commit->diverged == Names{"anna"});
+    CHECK_FALSE(commit->complete);
+}
+
+TEST_CASE("a_state_of_the_future_is_not_believed", "[membership]") {
+    Play play({.min_hosts = 2});
+    play.hello("anna");
+    play.hello("ben");
+    REQUIRE(play.close());
+    SeenMessage seen;
+    seen.host              = "anna";
+    seen.incarnation       = 1;
+    seen.head.state_index  = 1000;
+    seen.head.state_digest = 7;
+    play.membership.message(seen, play.now());
+    play.sends("ben", 0, 5);
+    const auto commit = play.close();
+    REQUIRE(commit);
+    CHECK(commit->state_index == 0);
+    CHECK(commit->state_digest == 5);
+}
+
+TEST_CASE("checkpoints_cost_at_most_a_tenth_of_the_messages", "[membership]") {
+    Play play({.min_hosts = 2});
+    play.hello("anna");
+    play.hello("ben");
+    REQUIRE(play.close());
+    const uint64_t slice = 500'000;
+    play.size            = 1'000;
+    uint64_t n_orders = 0, n_complete = 0, step = 0;
+    for (; step < 20'000; ++step) {
+        const auto & order = play.membership.order();
+        for (size_t i = 0; order && i < order->slices().size(); ++i) {
+            play.membership.slice_ready(i, {order->slices()[i].host, 1, slice, 1, {}}, 0);
+        }
+        const Commit commit = play.round({"anna", "ben"}, step);
+        n_orders += commit.writers.empty() ? 0 : 1;
+        n_complete += commit.complete ? 1 : 0;
+    }
+    const uint64_t messages = 2 * play.size * step;
+    CHECK(n_orders * 2 * slice <= messages / 10);
+    CHECK((n_orders + 1) * 2 * slice >= messages / 10);
+    CHECK(n_complete >= n_orders);
+
+    play.membership.ask(play.membership.head()->index);  // a joining host does not wait for it
+    uint64_t waited = 0;
+    while (play.round({"anna", "ben"}, step++).writers.empty()) {
+        ++waited;
+    }
+    CHECK(waited <= 2 * slice / (2 * play.size));
+}
+
+TEST_CASE("a_slow_writer_is_waited_for_and_a_stuck_one_is_left_out", "[membership]") {
+    Play play({.min_hosts = 2, .checkpoint_every = 10});
+    play.hello("anna");
+    play.hello("ben");
+    REQUIRE(play.close());
+    play.membership.slice_ready(0, {"anna", 1, 10, 1, {}}, 0);
+    uint64_t step = 0;
+    for (; step < 79; ++step) {
+        REQUIRE(play.round({"anna", "ben"}, step).writers.empty());
+    }
+    CHECK(play.round({"anna", "ben"}, step).writers == Names{"anna"});
 }

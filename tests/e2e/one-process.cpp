@@ -57,13 +57,13 @@ class TablePeers : public Peers {
 public:
     TablePeers(Table & table, const std::string & host) : table_(table), host_(host) {}
 
-    Joined join(std::span<const uint8_t>, bool) override { return {}; }
-    Bytes  slice(int) override { return {}; }
-    Bytes  mark() override { return {}; }
-    void   publish(uint64_t step, uint64_t n_samples, Bytes message) override {
+    Joined               join(std::span<const uint8_t>, bool) override { return {}; }
+    std::optional<Bytes> slice(int) override { return std::nullopt; }
+    Bytes                mark() override { return {}; }
+    void                 publish(uint64_t step, uint64_t n_samples, Bytes message) override {
         sends_ = !message.empty();
         if (sends_) {
-              table_.put(step, {host_, n_samples, std::move(message)});
+                            table_.put(step, {host_, n_samples, std::move(message)});
         }
     }
     std::optional<Collected> missed(bool) override { return std::nullopt; }

@@ -95,6 +95,17 @@ TEST_CASE("the_last_few_checkpoints_are_kept_and_the_newest_is_found") {
     CHECK(find_checkpoint(dir / "none", run.head).path.empty());
 }
 
+TEST_CASE("a_checkpoint_of_an_earlier_step_than_the_kept_ones_is_not_removed_at_once") {
+    const Scratch dir;
+    std::string   path;
+    for (const uint64_t step : {100, 200, 50}) {
+        Run run(1);
+        run.checkpoint.step = step;
+        path                = save_checkpoint(dir.path(), run.checkpoint, 2);
+    }
+    CHECK(std::filesystem::exists(path));
+}
+
 TEST_CASE("a_bad_checkpoint_is_refused_and_the_one_before_is_used") {
     const Scratch dir;
     const Run     run(3), next(4);

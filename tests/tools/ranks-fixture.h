@@ -99,9 +99,9 @@ inline RunPlan some_plan(int ranks, const std::string & shard, int64_t batch, in
 class Recorder : public Peers {
 public:
     Joined join(std::span<const uint8_t> m, bool fresh) override { return self_->join(m, fresh); }
-    Bytes  slice(int i) override { return self_->slice(i); }
-    Bytes  mark() override { return self_->mark(); }
-    void   publish(uint64_t step, uint64_t n_samples, Bytes message) override {
+    std::optional<Bytes> slice(int i) override { return self_->slice(i); }
+    Bytes                mark() override { return self_->mark(); }
+    void                 publish(uint64_t step, uint64_t n_samples, Bytes message) override {
         messages.push_back(message);
         self_->publish(step, n_samples, std::move(message));
     }

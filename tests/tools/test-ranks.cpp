@@ -261,3 +261,47 @@ TEST_CASE("a_joiner_takes_its_first_gradient_at_the_current_weights") {
     });
     CHECK(data.steps == std::vector<uint64_t>{LateJoiner::kStep + 1});
 }
+
+// Offers a shared checkpoint, and keeps the one that it is given.
+class Offering : public Recorder {
+public:
+    Joined join(std::span<const uint8_t>, bool) override {
+        ++n_joins;
+        return offer;
+    }
+    std::optional<Bytes> slice(int) override {
+        return n_removed-- > 0 ? std::nullopt : std::optional(bytes);
+    }
+    void applied(Applied applied) override {
+        digest = applied.state_digest;
+        bytes  = applied.slices.empty() ? bytes : applied.slices[0].bytes;
+    }
+    Joined   offer;
+    Bytes    bytes;
+    uint64_t digest  = 0;
+    int      n_joins = 0, n_removed = 0;
+};
+
+TEST_CASE("a_loaded_checkpoint_is_checked_and_one_that_goes_away_is_replaced") {
+    const ModelConfig config = small("gpt2");
+    const RunPlan     plan   = some_plan(1, "none", 1, 1);
+    SomeData          data(config);
+    const ModelFile   model = some_model(config);
+    Offering          peers;
+    const auto        join = [&] {
+        run_ranks(1, [&](LocalGroup & ranks) {
+            TrainRank(plan, model, data, ranks, peers).trainer().join({}, true);
+        });
+    };
+    peers.offer.write = {.ours = {0}, .n_slices = 1};
+    join();
+    REQUIRE_FALSE(peers.bytes.empty());
+    peers.offer     = {.step = 7, .n_slices = 1, .state_digest = peers.digest};
+    peers.n_removed = 2;
+    peers.n_joins   = 0;
+    join();
+    CHECK(peers.n_joins == 3);
+    peers.n_removed = 0;
+    peers.bytes[100] ^= 1;
+    CHECK(error_of(join).find("is not the state that its writers reported") != std::string::npos);
+}

@@ -19,7 +19,7 @@ public:
         std::signal(SIGTERM, SIG_DFL);
     }
 
-    bool asked() const { return n_asked() > 0; }
+    static bool asked() { return n_asked() > 0; }
 
 private:
     static volatile std::sig_atomic_t & n_asked() {

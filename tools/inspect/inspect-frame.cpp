@@ -94,7 +94,7 @@ void print_commit(const Commit & commit) {
     print_row("step", number_text(commit.step));
     print_row("phase", phase_text(commit.phase));
     print_row("previous", short_text(commit.previous));
-    print_row("pace", std::to_string(commit.pace_ms) + " ms per round");
+    print_row("pace", std::to_string(commit.pace_ms) + " ms per message");
     print_row("state", state_text(commit.state_digest, commit.state_index));
     print_row("validator", commit.validator.empty() ? "none" : commit.validator);
     print_list("hosts", texts_of(commit.hosts, host_text));

@@ -37,9 +37,14 @@ static std::vector<ParamView> views_of(ModelFile & model) {
 
 // Loads the checkpoint and applies the rounds since; returns the steps done.
 static uint64_t follow(Peers & peers, Optimizer & optimizer, SharedState & shared, bool replay) {
-    const Joined joined = peers.join({}, false);
+    const char * const moved_on = "the run has moved on while it was read; try again";
+    const Joined       joined   = peers.join({}, false);
     for (int i = 0; i < joined.n_slices; ++i) {
-        shared.set_slice(i, joined.n_slices, peers.slice(i));
+        const auto slice = peers.slice(i);
+        if (!slice) {
+            throw Error(moved_on);
+        }
+        shared.set_slice(i, joined.n_slices, *slice);
     }
     uint64_t step = joined.step;
     while (replay) {
@@ -48,7 +53,7 @@ static uint64_t follow(Peers & peers, Optimizer & optimizer, SharedState & share
             break;
         }
         if (missed->fault != Fault::none) {
-            throw Error("the run has moved on while it was read; try again");
+            throw Error(moved_on);
         }
         optimizer.apply(missed->round);
         step = missed->round.step + 1;

@@ -80,7 +80,6 @@ public:
                 .every   = plan_.log_every,
                 .unit    = plan_.unit}
         );
-        interrupt_ = ranks_.rank() == 0 ? std::make_unique<Interrupt>() : nullptr;
         while (!at_end() && !is_interrupted()) {
             const double waited = waited_for_data();
             StepResult   result = trainer().train();
@@ -102,7 +101,7 @@ private:
     Trainer & trainer() { return rank_.trainer(); }
     bool      at_end() { return trainer().step() >= static_cast<uint64_t>(plan_.steps); }
     bool      is_interrupted() {
-             return from_first(ranks_, [&] { return interrupt_->asked(); });
+             return from_first(ranks_, [] { return Interrupt::asked(); });
     }
     double waited_for_data() const { return ranks_.rank() == 0 ? data_.seconds_waited() : 0.0; }
 
@@ -236,18 +235,17 @@ private:
         trainer().set_step(step);
     }
 
-    const RunPlan &            plan_;
-    RunModel &                 model_;
-    Data &                     data_;
-    Session &                  session_;
-    const Samples &            samples_;
-    Peers &                    peers_;
-    LocalGroup &               ranks_;
-    TrainRank                  rank_;
-    ModelHead                  head_;
-    Bytes                      mark_;  // our place in the run, for the checkpoint; on rank 0
-    std::unique_ptr<StepLog>   log_;
-    std::unique_ptr<Interrupt> interrupt_;  // on rank 0
+    const RunPlan &          plan_;
+    RunModel &               model_;
+    Data &                   data_;
+    Session &                session_;
+    const Samples &          samples_;
+    Peers &                  peers_;
+    LocalGroup &             ranks_;
+    TrainRank                rank_;
+    ModelHead                head_;
+    Bytes                    mark_;  // our place in the run, for the checkpoint; on rank 0
+    std::unique_ptr<StepLog> log_;
 };
 
 }  // namespace
@@ -257,6 +255,7 @@ int run_training(
 ) {
     check_start(draft, model.file);
     const FolderLock lock(draft.out);
+    const Interrupt  interrupt;
     const RunPlan    plan = draft.steps > 0 ? draft : plan_hours(draft, model.file, data);
     Peers & peers = session.peers(plan.optim, param_shapes(tensor_specs(model.file.config)));
     int     code  = 0;

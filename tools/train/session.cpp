@@ -5,6 +5,7 @@
 #include "ggml-train/shard/weights.h"
 #include "optim/wire/shares.h"
 #include "tools/cli/host-name.h"
+#include "tools/cli/interrupt.h"
 #include "tools/train/cost.h"
 
 #include <filesystem>
@@ -257,6 +258,7 @@ Peers & Session::peers(const OptimOptions & optim, const std::vector<ParamView> 
     StorePeersOptions options;
     options.host  = host_;
     options.log   = log_line;
+    options.stop  = Interrupt::asked;
     options.dense = dense_codec(optim, params);
     peers_        = make_peers(*meeting_, options);
     return *peers_;

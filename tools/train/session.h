@@ -14,7 +14,7 @@ struct NodesFlags {
     std::string nodes, join, name, hub_path, tcp = "bbr";
     int64_t     up_limit = 0;
     int         status = -1, min_hosts = 1;
-    uint64_t    checkpoint_every = 100;
+    uint64_t    checkpoint_every = 0;
     bool        take_over        = false;
 
     template <class Visit>
@@ -25,7 +25,10 @@ struct NodesFlags {
         visit("up-limit", up_limit, "upload limit in bytes per second; 0: no limit");
         visit("tcp", tcp, "TCP congestion control");
         visit("min-hosts", min_hosts, "number of hosts that the run waits for at its start");
-        visit("checkpoint-every", checkpoint_every, "rounds between shared checkpoints");
+        visit(
+            "checkpoint-every", checkpoint_every,
+            "rounds between shared checkpoints; 0: by their size"
+        );
         visit("status", status, "port of the hub's status page on 127.0.0.1; -1: no page");
         visit("hub-path", hub_path, "folder of the hub, if it runs here; default: hub-store");
         visit("take-over", take_over, "order the rounds on this host, because the old one is gone");

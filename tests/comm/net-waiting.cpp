@@ -1,0 +1,101 @@
+// StorePeers while it waits: for a checkpoint that is removed, and for a user who wants to stop.
+#include "comm/rounds/peers-store.h"
+#include "comm/rounds/shared-checkpoint.h"
+#include "comm/sequencer/retention.h"
+#include "comm/sequencer/sequencer.h"
+#include "tests/catch.h"
+#include "tests/fake/store-memory.h"
+#include "tests/scratch.h"
+
+using namespace gt;
+
+namespace {
+
+Time now() {
+    return std::chrono::steady_clock::now();
+}
+
+StorePeersOptions options_of(const std::string & host) {
+    StorePeersOptions options;
+    options.host    = host;
+    options.poll    = Millis(20);
+    options.give_up = Millis(20'000);
+    options.drain   = Millis(1'000);
+    return options;
+}
+
+}  // namespace
+
+TEST_CASE("a_host_that_is_stopped_while_it_waits_saves_its_place_and_leaves", "[net][rounds]") {
+    const RunKeys    keys  = keys_from_secret(Key32{1});
+    const auto       store = make_memory_store();
+    const RunPaths   paths(keys.run);
+    SequencerOptions order;
+    order.presence_poll        = Millis(0);
+    order.membership.min_hosts = 2;
+    Sequencer sequencer(*store, keys, order);
+    bool      is_asked = true;
+    {  // before the run has begun: it leaves no hello that counts
+        StorePeersOptions options = options_of("anna");
+        options.stop              = [&] { return is_asked; };
+        StorePeers        peers(*store, keys, options);
+        const std::string error = error_of([&] { (void) peers.join({}, true); });
+        CHECK(error.find("stopped while waiting to join the run") != std::string::npos);
+    }
+    Presence(*store, keys, "ben", false).announce(nullptr);
+    CHECK_FALSE(sequencer.poll(now()));
+    Presence(*store, keys, "carl", false).announce(nullptr);
+    CHECK(sequencer.poll(now()));
+
+    // in a round that does not close: the message stays in flight
+    is_asked                  = false;
+    StorePeersOptions options = options_of("dora");
+    options.stop              = [&] { return is_asked; };
+    StorePeers peers(*store, keys, options);
+    (void) peers.join({}, true);
+    store->put(paths.leave("ben", 1), make_record(keys, {Kind::presence, 1, "ben", 1}, {}));
+    store->put(paths.leave("carl", 1), make_record(keys, {Kind::presence, 1, "carl", 1}, {}));
+    CHECK_FALSE(peers.missed(false));
+    REQUIRE(sequencer.poll(now()));
+    REQUIRE(peers.missed(true));  // the empty round that admits it
+    peers.publish(0, 1, Bytes(10));
+    is_asked = true;
+    CHECK(peers.collect(0).is_stopped);
+    StorePeers   next(*store, keys, options_of("dora"));
+    const Joined joined = next.join(peers.mark(), false);
+    CHECK(joined.in_flight == std::vector<uint64_t>{0});
+}
+
+TEST_CASE("a_joining_host_notices_that_its_checkpoint_is_removed", "[net][rounds]") {
+    const RunKeys    keys  = keys_from_secret(Key32{2});
+    const auto       store = make_memory_store();
+    const RunPaths   paths(keys.run);
+    SequencerOptions order;
+    order.presence_poll = Millis(0);
+    Sequencer sequencer(*store, keys, order);
+    Presence  anna(*store, keys, "anna", false);
+    anna.announce(nullptr);
+    REQUIRE(sequencer.poll(now()));  // orders the first checkpoint
+    SliceWriter writer(*store, keys, {0, 0, "anna", 1}, 7, Bytes(100));
+    while (writer.step()) {
+    }
+    anna.leave();
+    Presence(*store, keys, "ben", false).announce(nullptr);
+    REQUIRE(sequencer.poll(now()));  // lists it
+    StorePeersOptions options = options_of("carl");
+    options.slice_timeout     = Millis(1'000);
+    StorePeers   peers(*store, keys, options);
+    const Joined joined = peers.join({}, false);
+    REQUIRE(joined.n_slices == 1);
+    CHECK(joined.state_digest == 7);
+    CHECK(peers.slice(0) == Bytes(100));
+    for (const std::string & key : store->list(paths.parts(0))) {
+        store->remove(key);
+    }
+    const Time from = now();
+    CHECK_FALSE(peers.slice(0));  // can't be read
+    CHECK(now() - from > Millis(900));
+    store->put(paths.floor(1), make_record(keys, {Kind::floor, 1, "sequencer", 0}, {}));
+    CHECK_FALSE(peers.slice(0));  // removed
+    CHECK(now() - from < Millis(10'000));
+}

@@ -1,0 +1,251 @@
+// Claims about hosts and hubs that are wrong or hostile, and about lines that are slow; checked by the
+// ledger of rounds-sim.h.
+#include "comm/rounds/butterfly.h"
+#include "tests/comm/rounds-sim.h"
+#include "tests/fake/dense-floats.h"
+#include "tests/scratch.h"
+
+using namespace gt;
+using namespace gt::sim;
+
+TEST_CASE("a_host_that_always_diverges_stops_with_an_error", "[rounds]") {
+    World  world({.n_hosts = 4});
+    Host & sick = *world.hosts[2];
+    world.run(Millis(4'000));
+    sick.state_told_ok_ = false;
+    sick.skew           = 1;
+    const auto fails    = [&] { world.run(Millis(60'000)); };
+    CHECK(error_of(fails).find("computes another state than the others") != std::string::npos);
+    CHECK(world.ledger.n_faults == 2);  // the third one is the error
+}
+
+// Two processes that list presences before either has announced itself.
+TEST_CASE("two_processes_of_one_name_never_share_an_incarnation", "[rounds]") {
+    class Stale : public PlainStore {
+    public:
+        explicit Stale(Store & inner) : PlainStore(inner), inner_(inner) {}
+        bool put(const std::string & key, std::span<const uint8_t> value, bool once) override {
+            return inner_.put(key, value, once);
+        }
+        std::vector<std::string> list(const std::string &) override { return {}; }
+
+    private:
+        Store & inner_;
+    };
+    const RunKeys keys  = keys_from_secret(Key32{1});
+    const auto    store = make_memory_store();
+    Stale         stale(*store);
+    Presence      one(stale, keys, "ben", false), other(stale, keys, "ben", false);
+    one.announce(nullptr);
+    other.announce(nullptr);
+    CHECK(one.is_announced());
+    CHECK_FALSE(other.is_announced());
+    one.announce(nullptr);  // an answer was lost: the same bytes win again
+    CHECK(one.is_announced());
+}
+
+TEST_CASE("an_absurd_incarnation_does_not_lock_a_name_out", "[rounds]") {
+    World          world({.n_hosts = 3});
+    const RunPaths paths(world.keys().run);
+    for (const uint64_t absurd : {~0ull, 1ull << 62}) {
+        world.store().put(
+            paths.hello("host1", absurd),
+            make_record(world.keys(), {Kind::presence, 0, "host1", absurd}, {})
+        );
+    }
+    world.run(Millis(3'000));
+    CHECK(world.hosts[1]->n_listed > 10);
+    world.hosts[1]->stop();  // and returns
+    world.run(Millis(4'000));
+    CHECK(world.hosts[1]->index() + 3 > world.hosts[0]->index());
+}
+
+TEST_CASE("a_slice_of_an_absurd_size_does_not_end_the_run", "[rounds]") {
+    World          world({.n_hosts = 3});
+    const RunPaths paths(world.keys().run);
+    WireWriter     body;
+    body.u32(0);
+    body.u64(0);
+    body.u64(1ull << 41);
+    body.u32(1);
+    body.raw(Key32{});
+    for (uint64_t index = 0; index < 200; ++index) {
+        for (const char * host : {"host0", "host1", "host2"}) {
+            world.store().put(
+                paths.ready(index, 0, host, 1),
+                make_record(world.keys(), {Kind::ready, index, host, 1}, body.bytes())
+            );
+        }
+    }
+    world.run(Millis(10'000));
+    CHECK(world.hosts[0]->index() > 50);
+}
+
+// A hub that tells one host another story: without the message of host0 in one round.
+class TwoFacedStore : public PlainStore {
+public:
+    TwoFacedStore(Store & inner, const RunKeys & keys, uint64_t from)
+        : PlainStore(inner), keys_(keys), from_(from) {}
+
+    std::optional<Bytes> get(const std::string & key, Millis wait) override {
+        const auto value = PlainStore::get(key, wait);
+        const auto about = RunPaths(keys_.run).parse_commit(key);
+        if (!value || !about || about->index < from_) {
+            return value;
+        }
+        Commit commit = *parse_commit(keys_, about->index, about->revision, *value);
+        if (commit.index == from_) {
+            std::erase_if(commit.messages, [](const auto & one) { return one.host == "host0"; });
+        } else {
+            commit.previous = digests_[commit.index - 1];
+        }
+        commit.diverged.clear();
+        const Bytes other      = encode_commit(keys_, commit);
+        digests_[commit.index] = digest256(other);
+        return other;
+    }
+
+private:
+    const RunKeys &           keys_;
+    uint64_t                  from_;
+    std::map<uint64_t, Key32> digests_;
+};
+
+TEST_CASE("a_hub_that_tells_two_stories_is_noticed", "[rounds]") {
+    World world({.n_hosts = 2});
+    world.ledger.is_strict = false;
+    TwoFacedStore liar(world.store(), world.keys(), 30);
+    world.hosts.push_back(
+        std::make_unique<Host>(liar, world.keys(), world.options(), "host2", world.ledger)
+    );
+    const auto fails = [&] { world.run(Millis(60'000)); };
+    CHECK(error_of(fails).find("tells the other hosts another history") != std::string::npos);
+}
+
+TEST_CASE("a_checkpoint_that_takes_longer_than_the_interval_is_completed", "[rounds]") {
+    World world({.n_hosts = 3});
+    world.hosts[0]->part_rounds = 15;  // the interval is 10 rounds
+    world.run(Millis(10'000));
+    const size_t before = world.store().list("").size();
+    size_t       most   = 0;
+    for (int i = 0; i < 20; ++i) {
+        world.run(Millis(2'000));
+        most = std::max(most, world.hosts[0]->n_parts());
+    }
+    const Commit newest = CommitLog(world.store(), world.keys()).load().back().commit;
+    REQUIRE(newest.complete_at != kNone);
+    CHECK(newest.complete_at + 100 > newest.index);
+    CHECK(newest.index > 300);
+    CHECK(most <= 2);
+    CHECK(world.store().list("").size() < 2 * before);
+}
+
+TEST_CASE("a_joining_host_gets_a_fresh_checkpoint", "[rounds]") {
+    Options options{.n_hosts = 3};
+    options.membership.checkpoint_every = 1'000'000;
+    World world(options);
+    world.run(Millis(20'000));
+    const uint64_t reached = world.hosts[0]->index();
+    Host &         late    = world.add();
+    late.is_new_           = true;  // without the initial weights
+    world.run(Millis(5'000));
+    CHECK(late.index() + 3 > world.hosts[0]->index());
+    CHECK(late.first_index >= reached);  // replayed nothing of the past
+    CHECK(world.ledger.n_loads == 1);
+}
+
+TEST_CASE("hosts_follow_a_store_that_was_restored_from_an_older_copy", "[rounds]") {
+    const int  overlap = GENERATE(0, 1);
+    const bool restart = GENERATE(false, true);
+    INFO("overlap " << overlap << " restart " << restart);
+    World world({.n_hosts = 3, .overlap = overlap});
+    world.run(Millis(3'000));
+    std::map<std::string, Bytes> copy;
+    for (const std::string & key : world.store().list("")) {
+        copy[key] = *world.store().get(key);
+    }
+    const uint64_t copied = world.hosts[0]->index();
+    world.run(Millis(3'000));
+    const uint64_t lost = world.hosts[0]->index();
+    REQUIRE(lost > copied + 10);
+    world.ledger.is_strict = false;
+    world.stop_hub();
+    for (const std::string & key : world.store().list("")) {
+        world.store().remove(key);
+    }
+    for (const auto & [key, value] : copy) {
+        world.store().put(key, value);
+    }
+    for (const auto & host : world.hosts) {
+        if (restart) {
+            host->stop();
+        }
+    }
+    world.run(Millis(60'000));
+    for (const auto & host : world.hosts) {
+        CHECK(host->index() > lost + 50);
+        CHECK(host->index() + 3 > world.hosts[0]->index());
+        if (host->index() == world.hosts[0]->index()) {
+            CHECK(host->state() == world.hosts[0]->state());
+        }
+    }
+}
+
+// Butterfly and sequencer with virtual time: local steps of 100 s, a few seconds for the exchange.
+TEST_CASE("two_hosts_with_local_steps_of_100_s_keep_both_members", "[rounds][dense]") {
+    const RunKeys    keys  = keys_from_secret(Key32{3});
+    const auto       store = make_memory_store();
+    SequencerOptions order;
+    order.membership.min_hosts = 2;
+    Sequencer sequencer(*store, keys, order);
+    struct One {
+        std::unique_ptr<RoundClient> client;
+        std::unique_ptr<Butterfly>   butterfly;
+        std::optional<Time>          done;
+        bool                         has_joined = false, is_waiting = false;
+        uint64_t                     step = 0, n_mine = 0;
+    };
+    std::vector<One> hosts(2);
+    const auto       upload = [&](const std::string & key, const Bytes & value, uint64_t) {
+        store->put(key, value);
+    };
+    for (size_t i = 0; i < 2; ++i) {
+        const std::string name = i == 0 ? "anna" : "ben";
+        hosts[i].client        = std::make_unique<RoundClient>(
+            *store, keys, RoundClientOptions{.host = name, .n_fetch = 1}, upload
+        );
+        hosts[i].butterfly = std::make_unique<Butterfly>(
+            *store, keys, *hosts[i].client, name, make_float_codec(4), upload, Millis(1000)
+        );
+    }
+    Time now{std::chrono::hours(1)};
+    for (; std::min(hosts[0].step, hosts[1].step) < 20 * 30; now += Millis(500)) {
+        REQUIRE(now < Time(std::chrono::hours(1)) + Millis(30 * 110'000));
+        sequencer.poll(now);
+        for (size_t i = 0; i < 2; ++i) {
+            One & host = hosts[i];
+            if (!host.has_joined) {
+                host.has_joined = host.client->try_join({}, true, now).has_value();
+            } else if (host.is_waiting) {
+                auto opened = host.client->try_next({}, now);
+                auto whole  = opened ? host.butterfly->take(std::move(*opened)) : std::nullopt;
+                if (whole && !whole->commit.messages.empty()) {
+                    host.n_mine += whole->has_mine ? 1 : 0;
+                    host.step       = whole->commit.step + 30;
+                    host.is_waiting = false;
+                    host.done.reset();
+                }
+            } else if (!host.done) {
+                host.done = now + Millis(i == 0 ? 100'000 : 104'000);
+            } else if (now >= *host.done && host.client->n_behind(now) == 0) {
+                host.butterfly->publish(host.step, 8, Bytes(64, 0));
+                host.is_waiting = true;
+            }
+        }
+    }
+    for (const One & host : hosts) {
+        CHECK(host.n_mine == 20);
+        CHECK(host.client->incarnation() == 1);
+    }
+    CHECK(sequencer.head()->pace_ms >= 100'000);
+}
