@@ -26,6 +26,7 @@ public:
         if (options_.overlap) {
             base_ = anchor_;
         }
+        made_.resize(options_.fragments);
     }
 
     // anchor = outer step by the mean change;  p = anchor + our change that is in no message
@@ -34,17 +35,21 @@ public:
             return;  // alone, or between rounds
         }
         const Inbox inbox(*parts_.layout, round, parts_.median_norm);
+        const Plan  plan  = parts_.layout->plan(parts_.layout->replicator(), round.step);
         const float share = missed_share(round);
         if (round.has_mine) {
             in_flight_.forget(round.step);
         }
         parts_.units->run_owned([&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
+            if (!is_sent(plan, unit)) {
+                return;
+            }
             subtract_base(unit);
             if (!inbox.empty()) {
                 inbox.merge(i, room);
                 add_change(unit, room, share);
-                outer_step(unit, room);
+                outer_step(unit, room, restored_norm(inbox, i, room));
             }
             add_anchor(unit);
         });
@@ -62,7 +67,7 @@ public:
         parts_.units->run_owned([&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
             const Piece  piece{message.data() + part.offsets[i]};
-            if (is_valid(replicator, part.plan, unit, piece.bytes)) {
+            if (is_sent(part.plan, unit) && is_valid(replicator, part.plan, unit, piece.bytes)) {
                 replicator.merge(part.plan, unit, {&piece, 1}, room);
                 add_change(unit, room, -1.0f);
             }
@@ -96,8 +101,11 @@ public:
         }
         add("outer.", outer_, true);
         if (parts_.layout) {
-            state.counters.push_back({"steps-since-round", &n_steps_, false});
-            state.counters.push_back({"step-of-next-round", &next_, false});
+            for (size_t f = 0; f < made_.size(); ++f) {
+                const std::string suffix = f == 0 ? "" : format(".%zu", f);
+                state.counters.push_back({"steps-since-round" + suffix, &made_[f].n_steps, false});
+                state.counters.push_back({"step-of-next-round" + suffix, &made_[f].next, false});
+            }
             in_flight_.add_state(state);
         }
         parts_.rule->add_state(state, false);
@@ -109,7 +117,9 @@ protected:
     Bytes pack(uint64_t step, float lr, float grad_scale) override {
         if (grad_scale != 0.0f) {
             parts_.rule->begin(lr);
-            ++n_steps_;
+            for (Made & made : made_) {
+                ++made.n_steps;
+            }
             parts_.units->run_owned([&](int i, float *) {
                 inner_step(parts_.units->all()[i], grad_scale);
             });
@@ -117,14 +127,16 @@ protected:
         if (!parts_.layout || !parts_.layout->due(step)) {
             return {};
         }
-        n_steps_ = 0;
-        next_    = step + 1;
+        made_of(step) = {.n_steps = 0, .next = step + 1};
         // the message: its head now, the bytes of each unit below
         const Part part    = parts_.layout->part(step);
         Bytes      message = parts_.layout->blank(part, step, lr);
         parts_.units->run_owned([&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
-            float *      e    = residual_[unit.tensor].data() + parts_.units->offset(unit);
+            if (!is_sent(part.plan, unit)) {
+                return;
+            }
+            float * e = residual_[unit.tensor].data() + parts_.units->offset(unit);
             change_since_anchor(unit, room);
             parts_.layout->replicator().extract(
                 part.plan, unit, {room, options_.residual_decay, 1.0f}, e,
@@ -150,17 +162,32 @@ private:
         parts_.rule->update(unit.tensor, begin, n, sign.data(), 1.0f);
     }
 
+    // The local steps of one fragment on this host.
+    struct Made {
+        uint64_t n_steps = 0;  // since our last message or missed round
+        uint64_t next    = 0;  // rounds from this step on do not have our message
+    };
+    Made & made_of(uint64_t step) { return made_[step / parts_.layout->every() % made_.size()]; }
+
+    // Whether the round exchanges this unit: all do, unless fragments take turns.
+    bool is_sent(const Plan & plan, const Unit & unit) const {
+        return parts_.layout->replicator().bytes(plan, unit) > 0;
+    }
+
     // The fraction of a round's steps that we had made when it closed without our message.
     float missed_share(const Round & round) {
         if (!round.has_mine) {
             return 1.0f;
         }
-        if (round.step < next_) {
+        Made & made = made_of(round.step);
+        if (round.step < made.next) {
             return 0.0f;  // the round has our message
         }
-        const uint64_t n = std::exchange(n_steps_, 0), every = parts_.layout->every();
-        next_ = round.step + 1;
-        return static_cast<float>(std::min(n, every)) / static_cast<float>(every);
+        const uint64_t n = std::exchange(made.n_steps, 0);
+        made.next        = round.step + 1;
+        // the first round of a fragment is shorter
+        const uint64_t all = std::min(parts_.layout->every() * made_.size(), round.step + 1);
+        return static_cast<float>(std::min(n, all)) / static_cast<float>(all);
     }
 
     void change_since_anchor(const Unit & unit, float * change) {
@@ -184,10 +211,16 @@ private:
         }
     }
 
-    void outer_step(const Unit & unit, const float * change) {
+    float restored_norm(const Inbox & inbox, int i, const float * change) const {
+        const auto n = static_cast<size_t>(parts_.units->size(parts_.units->all()[i]));
+        return options_.restore_norm ? inbox.restored_norm(i, {change, n}) : 1.0f;
+    }
+
+    // factor: on the mean change
+    void outer_step(const Unit & unit, const float * change, float factor) {
         const int64_t begin = parts_.units->offset(unit), n = parts_.units->size(unit);
         float *       a  = anchor_[unit.tensor].data() + begin;
-        const float   lr = options_.outer_lr, mu = options_.outer_momentum;
+        const float   lr = options_.outer_lr * factor, mu = options_.outer_momentum;
         if (mu > 0.0f) {
             float * v = outer_[unit.tensor].data() + begin;
             for (int64_t i = 0; i < n; ++i) {
@@ -238,8 +271,7 @@ private:
     std::vector<std::vector<float>> anchor_, outer_, residual_;
     std::vector<std::vector<float>> base_;  // with overlap: weights when the message was made
     InFlight                        in_flight_;
-    uint64_t                        n_steps_ = 0;  // since our last message or missed round
-    uint64_t                        next_ = 0;  // rounds from this step on do not have our message
+    std::vector<Made>               made_;  // by fragment
 };
 
 }  // namespace
