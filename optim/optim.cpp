@@ -93,7 +93,7 @@ static Resolved resolve(const OptimOptions & o) {
 }
 
 std::string default_replicator(bool alone) {
-    return alone ? "none" : "demo";
+    return alone ? "none" : "loco";
 }
 
 double default_lr_factor(const OptimOptions & options) {
@@ -138,6 +138,10 @@ void check_options(const OptimOptions & o) {
 uint64_t steps_per_round(const OptimOptions & options) {
     const Resolved r = resolve(options);
     return r.sends() ? r.every : 1;
+}
+
+uint64_t rounds_per_cycle(const OptimOptions & options) {
+    return resolve(options).fragments;
 }
 
 // Digest of everything that determines the content of a message and its effect: hosts that train

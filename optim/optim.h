@@ -65,7 +65,7 @@ struct OptimOptions {
     void visit(Visit && visit) {
         visit(
             "replicator", replicator,
-            "compression between hosts; auto: demo, or none without other hosts",
+            "compression between hosts; auto: loco, or none without other hosts",
             choices(replicator_names(), true)
         );
         visit(
@@ -148,6 +148,9 @@ bool has_kernels(const OptimOptions & options);
 
 // Steps between exchanges: hosts have equal weights after each multiple of it. 1 without exchanges.
 uint64_t steps_per_round(const OptimOptions & options);
+
+// Rounds after which every weight has been exchanged once; the sizes of messages repeat then.
+uint64_t rounds_per_cycle(const OptimOptions & options);
 
 // An optimizer over this rank's rows of all tensors of the model, in the same order on every rank and
 // host. The spans, the workers and the ranks must outlive it.

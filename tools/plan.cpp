@@ -36,6 +36,7 @@ struct PlanFlags {
         visit("batch", batch, "samples per step on each host; 0: about 8192 tokens");
         visit("context", context, "tokens per sample; 0: the model's context length");
         visit("threads,t", threads, "CPU threads for the measurement; 0: all cores");
+        visit("fragments", optim.fragments, "loco: parts of the model that take turns");
         visit("top-k", optim.top_k, "demo, sparseloco: values sent per chunk");
         visit(
             "row-fraction,rate", optim.rate, "random, striding, slicing: fraction of the rows sent"

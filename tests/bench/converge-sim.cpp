@@ -49,6 +49,7 @@ public:
                 round.messages.push_back({host.name, 1, std::move(message)});
             }
         }
+        n_rounds_ += round.messages.empty() ? 0 : 1;
         for (size_t h = 0; h < hosts_.size(); ++h) {
             if (h > 0 && !has_local_steps(run_.optim)) {
                 round.messages.clear();  // the first host has updated the shared weights
@@ -68,6 +69,7 @@ public:
     }
 
     // MB that one host sent.
+    int    n_rounds() const { return n_rounds_; }
     double sent() const {
         return 1e-6 * static_cast<double>(sent_) / static_cast<double>(hosts_.size());
     }
@@ -88,7 +90,8 @@ private:
     Backend           backend_;
     Workers           workers_;
     std::vector<Host> hosts_;
-    uint64_t          sent_ = 0;
+    uint64_t          sent_     = 0;
+    int               n_rounds_ = 0;
 };
 
 }  // namespace
@@ -102,8 +105,9 @@ std::string simulate(const SimTask & task, const SimRun & run) {
     const std::string                   result = simulation.validate();
     const std::chrono::duration<double> took   = std::chrono::steady_clock::now() - from;
     return result + format(
-                        ", \"sent_mb\": %.4f, \"in_shares\": %s, \"seconds\": %.0f",
-                        simulation.sent(), is_dense(run.optim) ? "true" : "false", took.count()
+                        ", \"sent_mb\": %.4f, \"rounds\": %d, \"in_shares\": %s, \"seconds\": %.0f",
+                        simulation.sent(), simulation.n_rounds(),
+                        is_dense(run.optim) ? "true" : "false", took.count()
                     );
 }
 

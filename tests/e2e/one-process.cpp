@@ -141,6 +141,8 @@ bool train_host(
         while (rank.trainer().step() < static_cast<uint64_t>(plan.steps)) {
             (void) rank.trainer().train();
         }
+        StepResult rest;
+        rank.trainer().drain(rest);
         same = is_same(rank.state(), trained);
     });
     return same;

@@ -11,8 +11,12 @@ Cost estimate(
     double                         compute_s
 ) {
     Cost cost;
-    cost.every       = steps_per_round(optim);
-    cost.round_bytes = message_bytes(optim, params, cost.every - 1);
+    cost.every          = steps_per_round(optim);
+    const auto n_rounds = static_cast<int64_t>(rounds_per_cycle(optim));
+    for (int64_t i = 0; i < n_rounds; ++i) {
+        cost.round_bytes += message_bytes(optim, params, (i + 1) * cost.every - 1);
+    }
+    cost.round_bytes /= n_rounds;
     const bool dense = is_dense(optim);  // exchanged in a butterfly
     const auto bytes = static_cast<double>(cost.round_bytes);
     // up once, down from everybody else; or shares of the others, and the means
