@@ -1,5 +1,6 @@
 #include "optim/local-steps.h"
 
+#include "optim/on-device.h"
 #include "optim/wire/in-flight.h"
 
 #include <algorithm>
@@ -18,7 +19,11 @@ public:
         }
         residual_ = parts_.units->make_state();
         for (const ParamView & param : parts_.units->params()) {
-            anchor_.emplace_back(param.weight.begin(), param.weight.end());
+            anchor_.push_back(Floats{param.weight, param.device}.read());
+            device_ = param.device;
+        }
+        if (device_) {
+            near_ = anchor_;
         }
         if (options_.outer_momentum > 0.0f) {
             outer_ = parts_.units->make_state();
@@ -40,11 +45,8 @@ public:
         if (round.has_mine) {
             in_flight_.forget(round.step);
         }
-        parts_.units->run_owned([&](int i, float * room) {
+        each_sent(plan, [&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
-            if (!is_sent(plan, unit)) {
-                return;
-            }
             subtract_base(unit);
             if (!inbox.empty()) {
                 inbox.merge(i, room);
@@ -64,10 +66,10 @@ public:
         const Replicator & replicator = parts_.layout->replicator();
         const Part         part       = parts_.layout->part(step);
         const Bytes        message    = parts_.layout->part_of(part, step, std::move(kept));
-        parts_.units->run_owned([&](int i, float * room) {
+        each_sent(part.plan, [&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
             const Piece  piece{message.data() + part.offsets[i]};
-            if (is_sent(part.plan, unit) && is_valid(replicator, part.plan, unit, piece.bytes)) {
+            if (is_valid(replicator, part.plan, unit, piece.bytes)) {
                 replicator.merge(part.plan, unit, {&piece, 1}, room);
                 add_change(unit, room, -1.0f);
             }
@@ -94,9 +96,9 @@ public:
         add("anchor.", anchor_, true);
         for (size_t t = 0; t < anchor_.size(); ++t) {  // local steps start from the anchor
             auto & derived = state.tensors[state.tensors.size() - anchor_.size() + t].derived;
-            derived        = {parts_.units->params()[t].weight};
+            derived        = {{parts_.units->params()[t].weight, device_}};
             if (options_.overlap) {
-                derived.push_back(base_[t]);
+                derived.push_back({base_[t]});
             }
         }
         add("outer.", outer_, true);
@@ -116,13 +118,17 @@ protected:
     // One step of the rule; if a round is due, e = decay·e + (anchor - p);  q = extract(e);  e -= q
     Bytes pack(uint64_t step, float lr, float grad_scale) override {
         if (grad_scale != 0.0f) {
-            parts_.rule->begin(lr);
             for (Made & made : made_) {
                 ++made.n_steps;
             }
-            parts_.units->run_owned([&](int i, float *) {
-                inner_step(parts_.units->all()[i], grad_scale);
-            });
+            if (device_) {
+                step_on_device(parts_, options_.sign, lr, grad_scale, *device_);
+            } else {
+                parts_.rule->begin(lr);
+                parts_.units->run_owned([&](int i, float *) {
+                    inner_step(parts_.units->all()[i], grad_scale);
+                });
+            }
         }
         if (!parts_.layout || !parts_.layout->due(step)) {
             return {};
@@ -131,12 +137,9 @@ protected:
         // the message: its head now, the bytes of each unit below
         const Part part    = parts_.layout->part(step);
         Bytes      message = parts_.layout->blank(part, step, lr);
-        parts_.units->run_owned([&](int i, float * room) {
+        each_sent(part.plan, [&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
-            if (!is_sent(part.plan, unit)) {
-                return;
-            }
-            float * e = residual_[unit.tensor].data() + parts_.units->offset(unit);
+            float *      e    = residual_[unit.tensor].data() + parts_.units->offset(unit);
             change_since_anchor(unit, room);
             parts_.layout->replicator().extract(
                 part.plan, unit, {room, options_.residual_decay, 1.0f}, e,
@@ -169,9 +172,29 @@ private:
     };
     Made & made_of(uint64_t step) { return made_[step / parts_.layout->every() % made_.size()]; }
 
-    // Whether the round exchanges this unit: all do, unless fragments take turns.
-    bool is_sent(const Plan & plan, const Unit & unit) const {
-        return parts_.layout->replicator().bytes(plan, unit) > 0;
+    // Calls fn for this rank's units that the round exchanges: all, unless fragments take turns. On a
+    // device, their weights are in near_ meanwhile.
+    void each_sent(const Plan & plan, const Units::Work & fn) {
+        const auto is_sent = [&](int i) {
+            return parts_.layout->replicator().bytes(plan, parts_.units->all()[i]) > 0;
+        };
+        const auto copy = [&](auto && transfer) {
+            for (const int i : parts_.units->owned()) {
+                const Unit & unit = parts_.units->all()[i];
+                if (device_ && is_sent(i)) {
+                    const Span at     = span_of(unit);
+                    float *    weight = parts_.units->params()[unit.tensor].weight.data();
+                    transfer(at.p, weight + at.begin, at.n * sizeof(float));
+                }
+            }
+        };
+        copy([&](float * near, float * far, size_t n) { device_->read(near, far, n); });
+        parts_.units->run_owned([&](int i, float * room) {
+            if (is_sent(i)) {
+                fn(i, room);
+            }
+        });
+        copy([&](float * near, float * far, size_t n) { device_->write(far, near, n); });
     }
 
     // The fraction of a round's steps that we had made when it closed without our message.
@@ -258,17 +281,19 @@ private:
 
     struct Span {
         int64_t begin, n;
-        float * p;  // the weights there
+        float * p;  // the weights there, in host memory
     };
-    Span span_of(const Unit & unit) const {
+    Span span_of(const Unit & unit) {
         const int64_t begin = parts_.units->offset(unit);
-        return {
-            begin, parts_.units->size(unit),
-            parts_.units->params()[unit.tensor].weight.data() + begin};
+        float *       p =
+            device_ ? near_[unit.tensor].data() : parts_.units->params()[unit.tensor].weight.data();
+        return {begin, parts_.units->size(unit), p + begin};
     }
 
     LocalStepsOptions               options_;
     std::vector<std::vector<float>> anchor_, outer_, residual_;
+    Device *                        device_ = nullptr;  // of the weights; null: host memory
+    std::vector<std::vector<float>> near_;              // on a device: weights in host memory
     std::vector<std::vector<float>> base_;  // with overlap: weights when the message was made
     InFlight                        in_flight_;
     std::vector<Made>               made_;  // by fragment

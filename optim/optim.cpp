@@ -208,7 +208,7 @@ make_layout(const OptimOptions & o, const Resolved & r, const Units & units) {
 
 bool has_kernels(const OptimOptions & o) {
     const Resolved r = resolve(o);
-    return !r.sends() || (r.replicator.on_device != nullptr && r.wire != Wire::q1);
+    return has_local_steps(o) || (r.replicator.on_device != nullptr && r.wire != Wire::q1);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(
@@ -225,12 +225,15 @@ std::unique_ptr<Optimizer> make_optimizer(
         parts.layout      = make_layout(o, r, *parts.units);
         parts.median_norm = o.median_norm;
     }
-    if (device) {
-        parts.rule = r.rule.on_device(o, rule_tensors(o, *parts.units), *device);
-        return r.sends() ? r.replicator.on_device(std::move(parts), o, r.wire, r.sign, *device)
-                         : make_steps_on_device(std::move(parts), r.sign, *device);
+    std::vector<RuleTensor> tensors = rule_tensors(o, *parts.units);
+    parts.rule                      = device ? r.rule.on_device(o, std::move(tensors), *device)
+                                             : r.rule.make(o, std::move(tensors));
+    if (device && !r.sends()) {
+        return make_steps_on_device(std::move(parts), r.sign, *device);
     }
-    parts.rule = r.rule.make(o, rule_tensors(o, *parts.units));
+    if (device && !has_local_steps(o)) {
+        return r.replicator.on_device(std::move(parts), o, r.wire, r.sign, *device);
+    }
     if (!has_local_steps(o)) {
         return make_decoupled(
             std::move(parts), {.decay                = o.decay,

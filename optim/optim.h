@@ -142,8 +142,8 @@ bool has_local_steps(const OptimOptions & options);
 // Throws Error if a name is unknown or a number out of range.
 void check_options(const OptimOptions & options);
 
-// Whether the optimizer works on tensors in device memory (demo, and steps without peers); otherwise
-// the caller copies tensors to the host and back.
+// Whether the optimizer works on tensors in device memory (demo, and local steps); otherwise the caller
+// copies tensors to the host and back every step.
 bool has_kernels(const OptimOptions & options);
 
 // Steps between exchanges: hosts have equal weights after each multiple of it. 1 without exchanges.

@@ -61,8 +61,8 @@ public:
     // Of the shared weights, as a run ends (Trainer::drain).
     std::string validate() {
         for (const StateTensor & tensor : hosts_[0].optimizer->state().tensors) {
-            for (const std::span<float> own : tensor.derived) {
-                std::copy(tensor.values.begin(), tensor.values.end(), own.begin());
+            for (const Floats & own : tensor.derived) {
+                own.write(tensor.values);
             }
         }
         return task_.validate(backend_, *hosts_[0].model);
