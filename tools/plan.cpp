@@ -22,7 +22,7 @@ namespace {
 struct PlanFlags {
     std::string  model, nodes;
     int64_t      batch = 0, context = 0, n_hosts = 2;
-    double       up = 20.0, down = 100.0, compute = 0.0;
+    double       up = 20.0, down = 100.0, compute = 0.0, day_cap = 0.0;
     int          threads = 0;
     OptimOptions optim;
 
@@ -36,6 +36,9 @@ struct PlanFlags {
         visit("batch", batch, "samples per step on each host; 0: about 8192 tokens");
         visit("context", context, "tokens per sample; 0: the model's context length");
         visit("threads,t", threads, "CPU threads for the measurement; 0: all cores");
+        visit(
+            "day-cap", day_cap, "GB a host may send per day: names the --fragments that fit; 0: any"
+        );
         visit("fragments", optim.fragments, "loco: parts of the model that take turns");
         visit("top-k", optim.top_k, "demo, sparseloco: values sent per chunk");
         visit(
@@ -117,6 +120,24 @@ void print_plan(const PlanFlags & f, const ModelFile & model) {
     }
 }
 
+// The choice of --replicator auto; with a cap, the fewest fragments that keep to it.
+void print_choice(const PlanFlags & f, const ModelFile & model) {
+    const std::vector<ParamView> params = param_shapes(tensor_specs(model.config));
+    OptimOptions                 optim  = f.optim;
+    optim.replicator                    = default_replicator(false);
+    Cost cost                           = estimate(optim, params, lines(f), f.compute);
+    while (f.day_cap > 0.0 && cost.up_gb_day > f.day_cap && optim.fragments < 512) {
+        optim.fragments += (optim.fragments + 3) / 4;
+        cost = estimate(optim, params, lines(f), f.compute);
+    }
+    std::printf(
+        "\n--replicator %s --fragments %llu: %.1f GB a day up; keeps about %.0f %% of what full "
+        "synchronisation gains (tests/README.md)\n",
+        optim.replicator.c_str(), static_cast<unsigned long long>(optim.fragments), cost.up_gb_day,
+        100.0 * expected_share(optim.fragments)
+    );
+}
+
 }  // namespace
 
 int main(int argc, char ** argv) {
@@ -137,5 +158,6 @@ int main(int argc, char ** argv) {
         f.batch                = f.batch ? f.batch : std::max<int64_t>(1, 8192 / f.context);
         f.compute              = f.compute > 0.0 ? f.compute : measure(f, model);
         print_plan(f, model);
+        print_choice(f, model);
     });
 }

@@ -1,6 +1,7 @@
 #include "tools/train/cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace gt {
 
@@ -35,6 +36,12 @@ Cost estimate(
     cost.up_gb_day          = rounds_day * bytes / 1e9;
     cost.down_gb_day        = rounds_day * down / 1e9;
     return cost;
+}
+
+double expected_share(uint64_t fragments) {
+    constexpr double kOfFour = 0.93, kOfFifteen = 0.82;
+    const double     slope = (kOfFifteen - kOfFour) / std::log(15.0 / 4.0);
+    return std::clamp(kOfFour + slope * std::log(static_cast<double>(fragments) / 4.0), 0.0, 1.0);
 }
 
 }  // namespace gt
