@@ -33,10 +33,10 @@ public:
         kernels().copy_in(nullptr, device, host, bytes);
         wait();
     }
-    void wait() override { kernels().synchronize(nullptr); }
-    void lend(const std::function<void()> & fn) override {
+    void                  wait() override { kernels().synchronize(nullptr); }
+    std::shared_ptr<void> access() override {
         wait();
-        fn();
+        return nullptr;
     }
     const cuda::Kernels & kernels() const override {
         cuda::set_device(index_);
