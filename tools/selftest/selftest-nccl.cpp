@@ -1,7 +1,7 @@
 // tools/selftest/selftest-nccl.cpp — tests NCCL between all GPUs.
+#include "comm/local/check-ranks.h"
 #include "ggml-train/cuda/table.h"
 #include "tools/selftest/selftest-cuda.h"
-#include "tools/train/check-ranks.h"
 
 namespace gt {
 

@@ -1,7 +1,7 @@
 #include "tools/train/rank.h"
 
+#include "comm/local/check-ranks.h"
 #include "ggml-train/graph/compute.h"
-#include "tools/train/check-ranks.h"
 
 #include <algorithm>
 #include <chrono>

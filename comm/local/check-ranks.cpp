@@ -1,4 +1,4 @@
-#include "tools/train/check-ranks.h"
+#include "comm/local/check-ranks.h"
 
 #include "comm/local/nccl-table.h"
 
