@@ -26,7 +26,7 @@ public:
         device_.write(device, host, bytes);
     }
     void                  wait() override { device_.wait(); }
-    void                  lend(const std::function<void()> & fn) override { device_.lend(fn); }
+    std::shared_ptr<void> access() override { return device_.access(); }
     const cuda::Kernels & kernels() const override { return device_.kernels(); }
 
     size_t n_read = 0, n_written = 0;

@@ -1,7 +1,7 @@
 #include "tools/train/rank.h"
 
+#include "comm/local/check-ranks.h"
 #include "ggml-train/graph/compute.h"
-#include "tools/train/check-ranks.h"
 
 #include <algorithm>
 #include <chrono>
@@ -104,22 +104,25 @@ TrainRank::TrainRank(
 }
 
 void TrainRank::make_shards(const RunPlan & plan, const ModelConfig & config) {
-    const CutRows cut_rows = [&](const ParamView & param) { return gt::cut_rows(optim_, param); };
-    const auto    shapes   = param_shapes(tensor_specs(config));
+    const auto           shapes = param_shapes(tensor_specs(config));
+    std::vector<int64_t> rows;
+    for (const ParamView & shape : shapes) {
+        rows.push_back(cut_rows(optim_, shape));
+    }
     if (plan.shard == "full") {
         ModelConfig window = config;
         window.n_layer     = std::min(config.n_layer, kWindowBlocks);
         model_             = make_model(backend_, window, true);
         auto stream        = std::make_unique<Stream>(
-            backend_, model_->weights(), shapes, ranks_, has_kernels(optim_), cut_rows
+            backend_, model_->weights(), shapes, rows, ranks_, has_kernels(optim_)
         );
         stream_ = stream.get();
         shards_ = std::move(stream);
     } else {
         model_  = make_model(backend_, config, true);
         shards_ = make_whole_shards(
-            backend_, model_->weights(), shapes, ranks_, plan.shard != "none", has_kernels(optim_),
-            cut_rows
+            backend_, model_->weights(), shapes, rows, ranks_, plan.shard != "none",
+            has_kernels(optim_)
         );
     }
 }
