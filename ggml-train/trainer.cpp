@@ -254,6 +254,7 @@ void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
         peers_.applied(
             {.step         = place->step - 1,
              .state_digest = shared_.digest(),
+             .loss         = NAN,
              .slices       = slices(place->write)}
         );
         return place;
