@@ -29,20 +29,27 @@ struct PlanFlags {
     void visit(Flags & visit) {
         visit("model,m", model, "model to train (GGUF)");
         visit("nodes", nodes, "hosts.txt: the machines and their links (up=, down=)");
-        visit("hosts", n_hosts, "number of machines, without --nodes");
-        visit("up", up, "upload in Mbit/s of machines without up= in hosts.txt");
-        visit("down", down, "download in Mbit/s of machines without down= in hosts.txt");
-        visit("compute", compute, "seconds per gradient; 0: measure on this machine");
-        visit("batch", batch, "samples per step on each host; 0: about 8192 tokens");
-        visit("context", context, "tokens per sample; 0: the model's context length");
-        visit("threads,t", threads, "CPU threads for the measurement; 0: all cores");
+        visit("hosts", n_hosts, "number of machines, without --nodes", {}, 2, 1e6);
+        visit("up", up, "upload in Mbit/s of machines without up= in hosts.txt", {}, 0.001, 1e9);
         visit(
-            "day-cap", day_cap, "GB a host may send per day: names the --fragments that fit; 0: any"
+            "down", down, "download in Mbit/s of machines without down= in hosts.txt", {}, 0.001,
+            1e9
         );
-        visit("fragments", optim.fragments, "loco: parts of the model that take turns");
-        visit("top-k", optim.top_k, "demo, sparseloco: values sent per chunk");
+        visit("compute", compute, "seconds per gradient; 0: measure on this machine", {}, 0);
+        visit("batch", batch, "samples per step on each host; 0: about 8192 tokens", {}, 0);
+        visit("context,c", context, "tokens per sample; 0: the model's context length", {}, 0);
+        visit("threads,t", threads, "CPU threads for the measurement; 0: all cores", {}, 0, 4096);
         visit(
-            "row-fraction,rate", optim.rate, "random, striding, slicing: fraction of the rows sent"
+            "day-cap", day_cap,
+            "GB a host may send per day: names the --fragments that fit; 0: any", {}, 0
+        );
+        visit(
+            "fragments", optim.fragments, "loco: parts of the model that take turns", {}, 1, 1024
+        );
+        visit("top-k", optim.top_k, "demo, sparseloco: values sent per chunk", {}, 1);
+        visit(
+            "row-fraction,rate", optim.rate, "random, striding, slicing: fraction of the rows sent",
+            {}, 0, 1
         );
         visit("wire", optim.wire, "type of the values sent");
     }

@@ -51,6 +51,32 @@ private:
     std::chrono::duration<double> seconds_;
 };
 
+// Tells after every micro-batch.
+class WatchedGraph : public StepRunner {
+public:
+    WatchedGraph(
+        std::unique_ptr<StepRunner> graph, const std::function<void(bool)> & watch, bool training
+    )
+        : graph_(std::move(graph)), watch_(watch), training_(training) {}
+
+    double run(const Batch & batch, float scale, bool first) override {
+        const double loss = graph_->run(batch, scale, first);
+        if (watch_) {
+            watch_(training_);
+        }
+        return loss;
+    }
+    void                 follow() override { graph_->follow(); }
+    std::vector<float>   logits() const override { return graph_->logits(); }
+    size_t               activation_bytes() const override { return graph_->activation_bytes(); }
+    const GraphOptions & options() const override { return graph_->options(); }
+
+private:
+    std::unique_ptr<StepRunner>       graph_;
+    const std::function<void(bool)> & watch_;
+    bool                              training_;
+};
+
 std::unique_ptr<StepRunner> slowed(std::unique_ptr<StepRunner> graph, int64_t batch) {
     const char * text = std::getenv("GT_TEST_STEP_SECONDS");
     if (!text) {
@@ -73,8 +99,8 @@ static DeviceSpec device_of(const std::string & devices, int rank) {
     return specs.size() == 1 ? specs[0] : specs[static_cast<size_t>(rank)];
 }
 
-Form form_of(const RunPlan & plan) {
-    return plan.portable ? Form::portable : best_form(parse_devices(plan.device)[0]);
+Form form_of(const TrainFlags & train) {
+    return train.portable ? Form::portable : best_form(parse_devices(train.device)[0]);
 }
 
 TrainRank::TrainRank(
@@ -161,11 +187,11 @@ void TrainRank::make_graphs(const RunPlan & plan, const ModelConfig & config) {
         .smoothing  = plan.smoothing,
         .mixup      = plan.mixup,
         .depth      = plan.depth};
-    graph_            = slowed(make_graph(options), plan.batch);
+    graph_ = std::make_unique<WatchedGraph>(slowed(make_graph(options), plan.batch), watch_, true);
     options.goal      = plan.logits ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
     options.smoothing = 0.0f;
     options.mixup = options.depth = false;
-    eval_                         = make_graph(options);
+    eval_ = std::make_unique<WatchedGraph>(make_graph(options), watch_, false);
 }
 
 RankMemory TrainRank::memory() const {
