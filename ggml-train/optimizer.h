@@ -31,9 +31,9 @@ struct StateTensor {
     std::span<float> values;
     bool     shared = false;    // equal on all hosts (AdamW moments) or this host's own (residual)
     Device * device = nullptr;  // whose memory; null: the host's
-    // Only for shared tensors: host memory that starts as a copy of this tensor and then changes on
-    // each host by itself (local steps). A weight in this list is not shared itself.
-    std::vector<std::span<float>> derived{};
+    // Only for shared tensors: memory that starts as a copy of this tensor and then changes on each
+    // host by itself (local steps). A weight in this list is not shared itself.
+    std::vector<Floats> derived{};
 
     Floats floats() const { return {values, device}; }
 };

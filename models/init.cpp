@@ -60,4 +60,15 @@ void init_model(ModelFile & model, uint64_t seed) {
     });
 }
 
+bool is_trained(const ModelFile & model) {
+    return std::any_of(model.tensors.begin(), model.tensors.end(), [](const ModelTensor & tensor) {
+        const Init  init    = tensor.spec.init;
+        const float initial = init == Init::ones ? 1.0f : 0.0f;
+        return (init == Init::ones || init == Init::zeros) &&
+               std::any_of(tensor.data.begin(), tensor.data.end(), [&](float x) {
+                   return x != initial;
+               });
+    });
+}
+
 }  // namespace gt

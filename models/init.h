@@ -15,4 +15,7 @@ void init_tensor(const TensorSpec & spec, uint64_t seed, std::span<float> values
 // Fills all tensors of a model, on all cores.
 void init_model(ModelFile & model, uint64_t seed);
 
+// Whether the weights have been trained: norms and biases, which start as ones and zeros, have changed.
+bool is_trained(const ModelFile & model);
+
 }  // namespace gt

@@ -22,18 +22,18 @@ struct ModelSizes {
     template <class Visit>
     void visit(Visit && visit) {
         visit("arch", arch, "architecture; required without --preset", arch_names());
-        visit("layers", layers, "number of blocks");
-        visit("width", width, "embedding width; sets --mlp unless that is given");
-        visit("heads", heads, "attention heads");
-        visit("kv-heads", kv_heads, "key and value heads (llama)");
-        visit("mlp", mlp, "width inside the MLP");
-        visit("context", context, "longest sequence, in tokens (text)");
+        visit("layers", layers, "number of blocks", {}, 1, 1e9);
+        visit("width", width, "embedding width; sets --mlp unless that is given", {}, 1, 1e9);
+        visit("heads", heads, "attention heads", {}, 1, 1e9);
+        visit("kv-heads", kv_heads, "key and value heads (llama)", {}, 1, 1e9);
+        visit("mlp", mlp, "width inside the MLP", {}, 1, 1e9);
+        visit("context,c", context, "longest sequence, in tokens (text)", {}, 1, 1e9);
         visit("rope-base", rope_base, "base of the RoPE frequencies (llama)");
         visit("untied", untied, "use an output matrix separate from the token embedding (text)");
-        visit("classes", classes, "number of classes (images)");
-        visit("image", image, "height and width of an image, in pixels");
-        visit("patch", patch, "height and width of a patch, in pixels");
-        visit("channels", channels, "3: color, 1: grayscale (images)");
+        visit("classes", classes, "number of classes (images)", {}, 1, 1e9);
+        visit("image", image, "height and width of an image, in pixels", {}, 1, 1e9);
+        visit("patch", patch, "height and width of a patch, in pixels", {}, 1, 1e9);
+        visit("channels", channels, "3: color, 1: grayscale (images)", {}, 1, 1e9);
         visit("pooling", pooling, "input of the classifier: class token or mean", {"cls", "mean"});
     }
 };

@@ -1,5 +1,6 @@
 #include "optim/local-steps.h"
 
+#include "optim/on-device.h"
 #include "optim/wire/in-flight.h"
 
 #include <algorithm>
@@ -18,7 +19,11 @@ public:
         }
         residual_ = parts_.units->make_state();
         for (const ParamView & param : parts_.units->params()) {
-            anchor_.emplace_back(param.weight.begin(), param.weight.end());
+            anchor_.push_back(Floats{param.weight, param.device}.read());
+            device_ = param.device;
+        }
+        if (device_) {
+            near_ = anchor_;
         }
         if (options_.outer_momentum > 0.0f) {
             outer_ = parts_.units->make_state();
@@ -26,6 +31,7 @@ public:
         if (options_.overlap) {
             base_ = anchor_;
         }
+        made_.resize(options_.fragments);
     }
 
     // anchor = outer step by the mean change;  p = anchor + our change that is in no message
@@ -34,17 +40,18 @@ public:
             return;  // alone, or between rounds
         }
         const Inbox inbox(*parts_.layout, round, parts_.median_norm);
+        const Plan  plan  = parts_.layout->plan(parts_.layout->replicator(), round.step);
         const float share = missed_share(round);
         if (round.has_mine) {
             in_flight_.forget(round.step);
         }
-        parts_.units->run_owned([&](int i, float * room) {
+        each_sent(plan, [&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
             subtract_base(unit);
             if (!inbox.empty()) {
                 inbox.merge(i, room);
                 add_change(unit, room, share);
-                outer_step(unit, room);
+                outer_step(unit, room, restored_norm(inbox, i, room));
             }
             add_anchor(unit);
         });
@@ -59,7 +66,7 @@ public:
         const Replicator & replicator = parts_.layout->replicator();
         const Part         part       = parts_.layout->part(step);
         const Bytes        message    = parts_.layout->part_of(part, step, std::move(kept));
-        parts_.units->run_owned([&](int i, float * room) {
+        each_sent(part.plan, [&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
             const Piece  piece{message.data() + part.offsets[i]};
             if (is_valid(replicator, part.plan, unit, piece.bytes)) {
@@ -89,15 +96,18 @@ public:
         add("anchor.", anchor_, true);
         for (size_t t = 0; t < anchor_.size(); ++t) {  // local steps start from the anchor
             auto & derived = state.tensors[state.tensors.size() - anchor_.size() + t].derived;
-            derived        = {parts_.units->params()[t].weight};
+            derived        = {{parts_.units->params()[t].weight, device_}};
             if (options_.overlap) {
-                derived.push_back(base_[t]);
+                derived.push_back({base_[t]});
             }
         }
         add("outer.", outer_, true);
         if (parts_.layout) {
-            state.counters.push_back({"steps-since-round", &n_steps_, false});
-            state.counters.push_back({"step-of-next-round", &next_, false});
+            for (size_t f = 0; f < made_.size(); ++f) {
+                const std::string suffix = f == 0 ? "" : format(".%zu", f);
+                state.counters.push_back({"steps-since-round" + suffix, &made_[f].n_steps, false});
+                state.counters.push_back({"step-of-next-round" + suffix, &made_[f].next, false});
+            }
             in_flight_.add_state(state);
         }
         parts_.rule->add_state(state, false);
@@ -108,21 +118,26 @@ protected:
     // One step of the rule; if a round is due, e = decay·e + (anchor - p);  q = extract(e);  e -= q
     Bytes pack(uint64_t step, float lr, float grad_scale) override {
         if (grad_scale != 0.0f) {
-            parts_.rule->begin(lr);
-            ++n_steps_;
-            parts_.units->run_owned([&](int i, float *) {
-                inner_step(parts_.units->all()[i], grad_scale);
-            });
+            for (Made & made : made_) {
+                ++made.n_steps;
+            }
+            if (device_) {
+                step_on_device(parts_, options_.sign, lr, grad_scale, *device_);
+            } else {
+                parts_.rule->begin(lr);
+                parts_.units->run_owned([&](int i, float *) {
+                    inner_step(parts_.units->all()[i], grad_scale);
+                });
+            }
         }
         if (!parts_.layout || !parts_.layout->due(step)) {
             return {};
         }
-        n_steps_ = 0;
-        next_    = step + 1;
+        made_of(step) = {.n_steps = 0, .next = step + 1};
         // the message: its head now, the bytes of each unit below
         const Part part    = parts_.layout->part(step);
         Bytes      message = parts_.layout->blank(part, step, lr);
-        parts_.units->run_owned([&](int i, float * room) {
+        each_sent(part.plan, [&](int i, float * room) {
             const Unit & unit = parts_.units->all()[i];
             float *      e    = residual_[unit.tensor].data() + parts_.units->offset(unit);
             change_since_anchor(unit, room);
@@ -150,17 +165,52 @@ private:
         parts_.rule->update(unit.tensor, begin, n, sign.data(), 1.0f);
     }
 
+    // The local steps of one fragment on this host.
+    struct Made {
+        uint64_t n_steps = 0;  // since our last message or missed round
+        uint64_t next    = 0;  // rounds from this step on do not have our message
+    };
+    Made & made_of(uint64_t step) { return made_[step / parts_.layout->every() % made_.size()]; }
+
+    // Calls fn for this rank's units that the round exchanges: all, unless fragments take turns. On a
+    // device, their weights are in near_ meanwhile.
+    void each_sent(const Plan & plan, const Units::Work & fn) {
+        const auto is_sent = [&](int i) {
+            return parts_.layout->replicator().bytes(plan, parts_.units->all()[i]) > 0;
+        };
+        const auto copy = [&](auto && transfer) {
+            for (const int i : parts_.units->owned()) {
+                const Unit & unit = parts_.units->all()[i];
+                if (device_ && is_sent(i)) {
+                    const Span at     = span_of(unit);
+                    float *    weight = parts_.units->params()[unit.tensor].weight.data();
+                    transfer(at.p, weight + at.begin, at.n * sizeof(float));
+                }
+            }
+        };
+        copy([&](float * near, float * far, size_t n) { device_->read(near, far, n); });
+        parts_.units->run_owned([&](int i, float * room) {
+            if (is_sent(i)) {
+                fn(i, room);
+            }
+        });
+        copy([&](float * near, float * far, size_t n) { device_->write(far, near, n); });
+    }
+
     // The fraction of a round's steps that we had made when it closed without our message.
     float missed_share(const Round & round) {
         if (!round.has_mine) {
             return 1.0f;
         }
-        if (round.step < next_) {
+        Made & made = made_of(round.step);
+        if (round.step < made.next) {
             return 0.0f;  // the round has our message
         }
-        const uint64_t n = std::exchange(n_steps_, 0), every = parts_.layout->every();
-        next_ = round.step + 1;
-        return static_cast<float>(std::min(n, every)) / static_cast<float>(every);
+        const uint64_t n = std::exchange(made.n_steps, 0);
+        made.next        = round.step + 1;
+        // the first round of a fragment is shorter
+        const uint64_t all = std::min(parts_.layout->every() * made_.size(), round.step + 1);
+        return static_cast<float>(std::min(n, all)) / static_cast<float>(all);
     }
 
     void change_since_anchor(const Unit & unit, float * change) {
@@ -184,10 +234,16 @@ private:
         }
     }
 
-    void outer_step(const Unit & unit, const float * change) {
+    float restored_norm(const Inbox & inbox, int i, const float * change) const {
+        const auto n = static_cast<size_t>(parts_.units->size(parts_.units->all()[i]));
+        return options_.restore_norm ? inbox.restored_norm(i, {change, n}) : 1.0f;
+    }
+
+    // factor: on the mean change
+    void outer_step(const Unit & unit, const float * change, float factor) {
         const int64_t begin = parts_.units->offset(unit), n = parts_.units->size(unit);
         float *       a  = anchor_[unit.tensor].data() + begin;
-        const float   lr = options_.outer_lr, mu = options_.outer_momentum;
+        const float   lr = options_.outer_lr * factor, mu = options_.outer_momentum;
         if (mu > 0.0f) {
             float * v = outer_[unit.tensor].data() + begin;
             for (int64_t i = 0; i < n; ++i) {
@@ -225,21 +281,22 @@ private:
 
     struct Span {
         int64_t begin, n;
-        float * p;  // the weights there
+        float * p;  // the weights there, in host memory
     };
-    Span span_of(const Unit & unit) const {
+    Span span_of(const Unit & unit) {
         const int64_t begin = parts_.units->offset(unit);
-        return {
-            begin, parts_.units->size(unit),
-            parts_.units->params()[unit.tensor].weight.data() + begin};
+        float *       p =
+            device_ ? near_[unit.tensor].data() : parts_.units->params()[unit.tensor].weight.data();
+        return {begin, parts_.units->size(unit), p + begin};
     }
 
     LocalStepsOptions               options_;
     std::vector<std::vector<float>> anchor_, outer_, residual_;
+    Device *                        device_ = nullptr;  // of the weights; null: host memory
+    std::vector<std::vector<float>> near_;              // on a device: weights in host memory
     std::vector<std::vector<float>> base_;  // with overlap: weights when the message was made
     InFlight                        in_flight_;
-    uint64_t                        n_steps_ = 0;  // since our last message or missed round
-    uint64_t                        next_ = 0;  // rounds from this step on do not have our message
+    std::vector<Made>               made_;  // by fragment
 };
 
 }  // namespace

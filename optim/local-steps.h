@@ -1,5 +1,5 @@
 // optim/local-steps.h — each host updates its own weights and exchanges the change every n steps: DiLoCo
-// (arXiv 2311.08105), SparseLoCo (arXiv 2508.15706), or never (none).
+// (arXiv 2311.08105), SparseLoCo (arXiv 2508.15706), loco (repl-fragments.cpp), or never (none).
 //
 // A round sends the change since the last one plus the unsent residual of earlier rounds, and moves the
 // anchor, which is equal on all hosts, by an outer step; weights restart from the anchor.
@@ -15,11 +15,13 @@
 namespace gt {
 
 struct LocalStepsOptions {
-    float residual_decay = 1.0f;  // of the unsent residual, per round
-    float outer_lr       = 0.7f;
-    float outer_momentum = 0.9f;   // Nesterov; 0: none
-    bool  sign           = false;  // use the sign of the gradient
-    bool  overlap        = false;  // local steps continue while a round travels
+    float    residual_decay = 1.0f;  // of the unsent residual, per round
+    float    outer_lr       = 0.7f;
+    float    outer_momentum = 0.9f;   // Nesterov; 0: none
+    bool     restore_norm   = false;  // of the mean change: see Inbox::restored_norm
+    uint64_t fragments      = 1;      // that take turns: a round exchanges one of them
+    bool     sign           = false;  // use the sign of the gradient
+    bool     overlap        = false;  // local steps continue while a round travels
 };
 
 std::unique_ptr<Optimizer>

@@ -244,22 +244,9 @@ public:
 
 protected:
     Bytes pack(uint64_t, float lr, float grad_scale) override {
-        if (grad_scale == 0.0f) {
-            return {};
+        if (grad_scale != 0.0f) {
+            step_on_device(parts_, sign_, lr, grad_scale, device_);
         }
-        parts_.rule->begin(lr);
-        for (size_t t = 0; t < parts_.units->params().size(); ++t) {
-            const std::span<float> grad = parts_.units->params()[t].grad;
-            const auto             n    = static_cast<int64_t>(grad.size());
-            if (n == 0) {
-                continue;
-            }
-            if (sign_) {
-                device_.kernels().take_sign(nullptr, n, grad.data());
-            }
-            parts_.rule->update(static_cast<int>(t), 0, n, grad.data(), sign_ ? 1.0f : grad_scale);
-        }
-        device_.wait();
         return {};
     }
 
@@ -274,6 +261,24 @@ std::unique_ptr<Optimizer> make_demo_on_device(
     OptimizerParts parts, const OptimOptions & options, Wire wire, bool sign, Device & device
 ) {
     return std::make_unique<DemoOnDevice>(std::move(parts), options, wire, sign, device);
+}
+
+void step_on_device(
+    const OptimizerParts & parts, bool sign, float lr, float grad_scale, Device & device
+) {
+    parts.rule->begin(lr);
+    for (size_t t = 0; t < parts.units->params().size(); ++t) {
+        const std::span<float> grad = parts.units->params()[t].grad;
+        const auto             n    = static_cast<int64_t>(grad.size());
+        if (n == 0) {
+            continue;
+        }
+        if (sign) {
+            device.kernels().take_sign(nullptr, n, grad.data());
+        }
+        parts.rule->update(static_cast<int>(t), 0, n, grad.data(), sign ? 1.0f : grad_scale);
+    }
+    device.wait();
 }
 
 std::unique_ptr<Optimizer> make_steps_on_device(OptimizerParts parts, bool sign, Device & device) {

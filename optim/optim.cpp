@@ -15,7 +15,7 @@ struct WireRow {
 static const std::vector<WireRow> kWires = {
     {Wire::fp32, "fp32", "32 bits per value"}, {Wire::fp16, "fp16", "16 bits per value"},
     {Wire::q8, "q8", "8 bits per value"},      {Wire::q4, "q4", "4 bits per value"},
-    {Wire::q2, "q2", "2 bits per value"},
+    {Wire::q2, "q2", "2 bits per value"},      {Wire::q1, "q1", "1 bit per value"},
 };
 
 template <class Row>
@@ -66,28 +66,34 @@ struct Resolved {
     const ReplicatorRow & replicator;
     const RuleRow &       rule;
     Wire                  wire;
-    bool                  sign;
-    uint64_t              every;
+    bool                  sign, restore_norm;
+    uint64_t              every, fragments;
     ChunkTarget           chunk;
 
     bool sends() const { return replicator.make != nullptr; }
 };
+
+static bool is_on(const std::string & text, bool by_default) {
+    return text == "auto" ? by_default : text == "on";
+}
 
 static Resolved resolve(const OptimOptions & o) {
     const ReplicatorRow & row   = find_row("replicator", replicators(), o.replicator);
     const RuleRow &       rule  = find_row("rule", rules(), o.rule == "auto" ? row.rule : o.rule);
     const bool            signs = row.scheme == Scheme::momentum && rule.signs_momentum;
     return {
-        .replicator = row,
-        .rule       = rule,
-        .wire       = find_row("wire", kWires, o.wire == "auto" ? row.wire : o.wire).wire,
-        .sign       = o.sign == "auto" ? signs : o.sign == "on",
-        .every      = o.every == 0 ? row.every : o.every,
-        .chunk      = parse_chunk(o.chunk)};
+        .replicator   = row,
+        .rule         = rule,
+        .wire         = find_row("wire", kWires, o.wire == "auto" ? row.wire : o.wire).wire,
+        .sign         = is_on(o.sign, signs),
+        .restore_norm = is_on(o.restore_norm, row.restores_norm),
+        .every        = o.every == 0 ? row.every : o.every,
+        .fragments    = row.has_fragments ? o.fragments : 1,
+        .chunk        = parse_chunk(o.chunk)};
 }
 
 std::string default_replicator(bool alone) {
-    return alone ? "none" : "demo";
+    return alone ? "none" : "loco";
 }
 
 double default_lr_factor(const OptimOptions & options) {
@@ -95,7 +101,9 @@ double default_lr_factor(const OptimOptions & options) {
 }
 
 bool is_dense(const OptimOptions & options) {
-    return resolve(options).replicator.dense;
+    const Resolved r = resolve(options);
+    return r.replicator.dense &&
+           (r.wire == Wire::fp32 || r.wire == Wire::fp16 || r.wire == Wire::q8);
 }
 
 bool has_local_steps(const OptimOptions & options) {
@@ -104,8 +112,11 @@ bool has_local_steps(const OptimOptions & options) {
 
 void check_options(const OptimOptions & o) {
     const Resolved r = resolve(o);
-    if (o.sign != "auto" && o.sign != "on" && o.sign != "off") {
-        throw Error("sign-update " + o.sign + ": there are auto, on, off");
+    for (const auto & [name, text] :
+         {std::pair("sign-update", o.sign), std::pair("restore-norm", o.restore_norm)}) {
+        if (text != "auto" && text != "on" && text != "off") {
+            throw Error(name + (" " + text) + ": there are auto, on, off");
+        }
     }
     if (o.top_k < 1) {
         throw Error("top-k must be at least 1");
@@ -116,7 +127,10 @@ void check_options(const OptimOptions & o) {
     if (!(o.decay >= 0.0f && o.decay < 1.0f)) {
         throw Error("momentum-decay must be at least 0 and below 1");
     }
-    if (o.overlap && has_local_steps(o) && r.sends() && r.every < 2) {
+    if (o.fragments < 1 || o.fragments > 1024) {
+        throw Error("fragments must be 1 to 1024");
+    }
+    if (o.overlap && has_local_steps(o) && r.sends() && r.every * r.fragments < 2) {
         throw Error(o.replicator + " with overlap needs at least 2 steps per round");
     }
 }
@@ -124,6 +138,10 @@ void check_options(const OptimOptions & o) {
 uint64_t steps_per_round(const OptimOptions & options) {
     const Resolved r = resolve(options);
     return r.sends() ? r.every : 1;
+}
+
+uint64_t rounds_per_cycle(const OptimOptions & options) {
+    return resolve(options).fragments;
 }
 
 // Digest of everything that determines the content of a message and its effect: hosts that train
@@ -136,6 +154,10 @@ static uint64_t layout_digest(const OptimOptions & o, const Resolved & r, const 
         static_cast<unsigned long long>(o.seed), r.sign, o.median_norm, o.weight_decay, o.decay_all,
         o.beta1, o.beta2, o.eps, o.muon_momentum, o.outer_lr, o.outer_momentum, o.overlap
     );
+    text += r.restore_norm ? " restore-norm" : "";
+    text += r.replicator.has_fragments
+                ? format(" fragments %llu", static_cast<unsigned long long>(r.fragments))
+                : "";
     for (const KindOptions & kind : {o.matrix, o.embedding, o.vector}) {
         text += format(" %.9g %.9g", kind.lr, kind.weight_decay);
     }
@@ -186,7 +208,7 @@ make_layout(const OptimOptions & o, const Resolved & r, const Units & units) {
 
 bool has_kernels(const OptimOptions & o) {
     const Resolved r = resolve(o);
-    return !r.sends() || r.replicator.on_device != nullptr;
+    return has_local_steps(o) || (r.replicator.on_device != nullptr && r.wire != Wire::q1);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(
@@ -203,12 +225,15 @@ std::unique_ptr<Optimizer> make_optimizer(
         parts.layout      = make_layout(o, r, *parts.units);
         parts.median_norm = o.median_norm;
     }
-    if (device) {
-        parts.rule = r.rule.on_device(o, rule_tensors(o, *parts.units), *device);
-        return r.sends() ? r.replicator.on_device(std::move(parts), o, r.wire, r.sign, *device)
-                         : make_steps_on_device(std::move(parts), r.sign, *device);
+    std::vector<RuleTensor> tensors = rule_tensors(o, *parts.units);
+    parts.rule                      = device ? r.rule.on_device(o, std::move(tensors), *device)
+                                             : r.rule.make(o, std::move(tensors));
+    if (device && !r.sends()) {
+        return make_steps_on_device(std::move(parts), r.sign, *device);
     }
-    parts.rule = r.rule.make(o, rule_tensors(o, *parts.units));
+    if (device && !has_local_steps(o)) {
+        return r.replicator.on_device(std::move(parts), o, r.wire, r.sign, *device);
+    }
     if (!has_local_steps(o)) {
         return make_decoupled(
             std::move(parts), {.decay                = o.decay,
@@ -222,6 +247,8 @@ std::unique_ptr<Optimizer> make_optimizer(
                            .outer_lr = o.outer_lr >= 0.0f ? o.outer_lr : r.replicator.outer_lr,
                            .outer_momentum = o.outer_momentum >= 0.0f ? o.outer_momentum
                                                                       : r.replicator.outer_momentum,
+                           .restore_norm   = r.restore_norm,
+                           .fragments      = r.fragments,
                            .sign           = r.sign,
                            .overlap        = o.overlap}
     );

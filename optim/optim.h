@@ -43,10 +43,12 @@ struct OptimOptions {
     float       decay      = 0.95f;    // of the momentum, per step
     uint64_t    every      = 0;        // steps per round; 0: the replicator's default
     uint64_t    seed       = 0;        // random: of the choice of rows
+    uint64_t    fragments  = 4;        // loco: parts of the model that take turns in rounds
 
-    float residual_decay = 0.95f;  // sparseloco: of the unsent remainder, per round
-    float outer_lr       = -1.0f;  // below 0: the replicator's default
-    float outer_momentum = -1.0f;  // below 0: the replicator's default
+    float       residual_decay = 0.95f;   // sparseloco: of the unsent remainder, per round
+    float       outer_lr       = -1.0f;   // below 0: the replicator's default
+    float       outer_momentum = -1.0f;   // below 0: the replicator's default
+    std::string restore_norm   = "auto";  // of the mean change of a round; on for loco
 
     float       weight_decay = 0.1f;
     bool        decay_all    = false;                      // decay vectors, too
@@ -63,20 +65,25 @@ struct OptimOptions {
     void visit(Visit && visit) {
         visit(
             "replicator", replicator,
-            "compression between hosts; auto: demo, or none without other hosts",
+            "compression between hosts; auto: loco, or none without other hosts",
             choices(replicator_names(), true)
         );
         visit(
-            "rule", rule, "update rule; auto: muon, or adamw for full, diloco, sparseloco, none",
+            "rule", rule,
+            "update rule; auto: adamw for full, diloco, sparseloco, none, otherwise muon",
             choices(rule_names(), true)
         );
         visit(
-            "wire", wire, "type of the values sent; auto: q4 to fp32, by replicator",
+            "wire", wire, "type of the values sent; auto: by replicator",
             choices(wire_names(), true)
         );
         visit(
             "steps-per-round,every", every,
-            "steps between exchanges; 0: 30 for diloco and sparseloco, otherwise 1"
+            "steps between exchanges; 0: 5 for loco, 30 for diloco and sparseloco, otherwise 1"
+        );
+        visit(
+            "fragments", fragments,
+            "loco: parts of the model that take turns; each round exchanges one of them"
         );
         visit(
             "overlap", overlap, "exchange a round while the next gradient is computed", {"0", "1"}
@@ -91,13 +98,15 @@ struct OptimOptions {
         visit(
             "residual-decay", residual_decay, "sparseloco: decay of the unsent remainder per round"
         );
-        visit(
-            "outer-lr", outer_lr,
-            "diloco, sparseloco: learning rate of a round; -1: 0.7 (diloco) or 1 (sparseloco)"
-        );
+        visit("outer-lr", outer_lr, "local steps: learning rate of a round; -1: 0.7 (diloco) or 1");
         visit(
             "outer-momentum", outer_momentum,
-            "diloco, sparseloco: momentum over rounds; -1: 0.9 (diloco) or 0 (sparseloco)"
+            "local steps: momentum over rounds; -1: 0.9 (diloco) or 0"
+        );
+        visit(
+            "restore-norm", restore_norm,
+            "diloco, sparseloco, loco: give a round's mean change the norm of the hosts' changes",
+            {"auto", "on", "off"}
         );
         visit("weight-decay", weight_decay, "weight decay of matrices and embeddings");
         visit("decay-all", decay_all, "apply weight decay to vectors, too");
@@ -122,7 +131,9 @@ std::string default_replicator(bool alone);
 // The update rule's factor on the default learning rate, which is AdamW's.
 double default_lr_factor(const OptimOptions & options);
 
-// Whether messages may be averaged in shares (wire/shares.h) instead of fetched whole.
+// Whether messages are averaged in shares (wire/shares.h) instead of fetched whole: dense ones of 8 bits
+// per value and more. Means are fp32, so whole messages of fewer bits are the smaller download for up to
+// 16 hosts.
 bool is_dense(const OptimOptions & options);
 
 // Whether hosts update their own weights between rounds, so that weights differ there.
@@ -131,12 +142,15 @@ bool has_local_steps(const OptimOptions & options);
 // Throws Error if a name is unknown or a number out of range.
 void check_options(const OptimOptions & options);
 
-// Whether the optimizer works on tensors in device memory (demo, and steps without peers); otherwise
-// the caller copies tensors to the host and back.
+// Whether the optimizer works on tensors in device memory (demo, and local steps); otherwise the caller
+// copies tensors to the host and back every step.
 bool has_kernels(const OptimOptions & options);
 
 // Steps between exchanges: hosts have equal weights after each multiple of it. 1 without exchanges.
 uint64_t steps_per_round(const OptimOptions & options);
+
+// Rounds after which every weight has been exchanged once; the sizes of messages repeat then.
+uint64_t rounds_per_cycle(const OptimOptions & options);
 
 // An optimizer over this rank's rows of all tensors of the model, in the same order on every rank and
 // host. The spans, the workers and the ranks must outlive it.

@@ -1,7 +1,7 @@
 // optim/repl-rows.cpp — sends whole rows of the momentum: the common part of random, striding, slicing,
 // and dense (full, diloco). The choice of rows depends on the round alone, so only values travel.
 //
-// A unit's bytes: its chosen rows, ascending, each in groups of 64 values (values.h, kind dense). The
+// A unit's bytes: its chosen rows, ascending, each in groups (values.h, kind dense). The
 // chosen elements of a vector count as one row.
 #include "optim/tables.h"
 
@@ -16,9 +16,9 @@ namespace {
 // Calls fn(first value, number of values, bytes before them) for each group of a row.
 template <class Fn>
 void each_group(Wire wire, int64_t n, Fn fn) {
-    const int64_t full = group_bytes(wire, Group::dense, kDenseGroup);
-    for (int64_t i = 0; i < n; i += kDenseGroup) {
-        fn(i, std::min(kDenseGroup, n - i), i / kDenseGroup * full);
+    const int64_t size = dense_group(wire), full = group_bytes(wire, Group::dense, size);
+    for (int64_t i = 0; i < n; i += size) {
+        fn(i, std::min(size, n - i), i / size * full);
     }
 }
 
@@ -97,7 +97,7 @@ public:
     const char * check(const Plan & plan, const Unit & unit, const uint8_t * bytes, double & norm2)
         const override {
         const char * why = nullptr;
-        float        x[kDenseGroup];
+        float        x[kLargestGroup];
         each_row(plan, unit, [&](std::span<const int64_t>, int64_t n) {
             each_group(wire_, n, [&](int64_t, int64_t count, int64_t before) {
                 const char * bad = decode_group(wire_, Group::dense, bytes + before, count, x);

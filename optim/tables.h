@@ -41,6 +41,8 @@ struct ReplicatorRow {
     bool dense                = false;  // messages may be averaged in shares (wire/shares.h)
     bool subtract_missed_mean = true;   // see DecoupledOptions
     bool decays_residual      = false;  // local steps: residual_decay applies
+    bool restores_norm        = false;  // local steps: of the mean change
+    bool has_fragments        = false;  // local steps: the option applies
 
     MakeReplicator * make      = nullptr;  // null: sends nothing
     MakeOnDevice *   on_device = nullptr;  // null: no kernels, tensors must be in host memory
@@ -63,7 +65,9 @@ std::vector<RuleRow> &       rules();
 
 // demo: the largest DCT coefficients of each chunk; a coefficient's mean is over its senders.
 // top_k: the largest elements of each chunk; the mean is over all hosts. dense: everything.
-MakeReplicator make_demo, make_top_k, make_dense, make_random, make_striding, make_slicing;
+// fragments: all of some tensors, which take turns.
+MakeReplicator make_demo, make_top_k, make_dense, make_fragments, make_random, make_striding,
+    make_slicing;
 
 // Some rows, the same on every host. Each tensor is viewed as view_rows[tensor] rows, each of one or
 // more of the tensor's own; the chooser returns the ones that travel in a round.

@@ -19,6 +19,10 @@ esac
 [ "$(id -u)" = 0 ] || { echo "fresh-machine: needs root (debootstrap, chroot, mount)" >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo "fresh-machine: sudo apt-get install debootstrap" >&2; exit 1; }
 
+# mounts, also those of tests in the root, end with the run
+[ -n "${GT_FRESH_INSIDE:-}" ] ||
+    GT_FRESH_INSIDE=1 exec unshare --mount -- "$PWD/tests/fresh-machine.sh" "$suite" "$what" "$@"
+
 roots=$PWD/build/roots
 bare=$roots/$suite root=$roots/$suite-$what
 mkdir -p "$roots"
@@ -29,12 +33,6 @@ if [ ! -d "$bare" ]; then
     mv "$bare.part" "$bare"
 fi
 
-leave() {
-    for mounted in dev/shm dev/pts dev sys proc; do
-        umount -l "$root/$mounted" 2>/dev/null || true
-    done
-}
-leave
 rm -rf --one-file-system "$root"
 cp -a "$bare" "$root"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
@@ -42,7 +40,6 @@ mkdir -p "$root/usr/local/share/ca-certificates" "$root/src"
 cp -a /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
 git archive HEAD | tar -x -C "$root/src"
 
-trap leave EXIT
 mount -t proc proc "$root/proc"
 mount -t sysfs sysfs "$root/sys"
 mount --bind /dev "$root/dev"

@@ -26,7 +26,7 @@ struct ClassifyFlags {
 
     void visit(Flags & visit) {
         visit("model,m", model, "the model (GGUF, trained by train-vit)");
-        visit("top", top, "number of classes printed per picture");
+        visit("top", top, "number of classes printed per picture", {}, 1);
         visit("json", json, "one JSON object per picture, or one for a folder");
         visit(
             "split,part", split,
@@ -38,8 +38,8 @@ struct ClassifyFlags {
         visit(
             "mistakes", mistakes, "write the worst mistakes on labelled pictures to this HTML file"
         );
-        visit("batch", batch, "batch size");
-        visit("threads,t", threads, "CPU threads; 0: all cores");
+        visit("batch", batch, "batch size", {}, 1);
+        visit("threads,t", threads, "CPU threads; 0: all cores", {}, 0, 4096);
         visit.positional(
             "PICTURE", paths, "pictures; or a labelled folder, IDX files, CIFAR batches"
         );
@@ -87,6 +87,7 @@ void classify_labelled(
     }
     if (!f.mistakes.empty()) {
         write_mistakes(f.mistakes, *data, result);
+        std::fprintf(stderr, "worst mistakes: %s\n", f.mistakes.c_str());
     }
 }
 

@@ -32,7 +32,7 @@ if [ -z "$text" ]; then
 fi
 say "an untrained model of 0.8 million weights"
 [ -f small.gguf ] || new-model --preset llama-tiny -o small.gguf
-prepare-data -m small.gguf "$text" -o small.tokens
+prepare-data -m small.gguf "$text" -o small.tokens --force
 
 if [ ! -f hosts.txt ]; then
     hub --new --address "127.0.0.1:$((20000 + RANDOM % 20000))" --name anna >/dev/null

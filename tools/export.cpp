@@ -8,7 +8,7 @@
 #include "ggml-train/base/file.h"
 #include "ggml-train/run/checkpoint.h"
 #include "models/model-file.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/output.h"
 #include "tools/train/fetch-run.h"
 
 #include <algorithm>
@@ -46,6 +46,7 @@ static ModelFile load_any(const std::string & path) {
 int main(int argc, char ** argv) {
     return run_tool("export", [&] {
         std::vector<std::string> inputs;
+        bool                     force = false;
         std::string              out, type = "f32", name, nodes, join;
         Flags                    flags(
                                "export", "writes a trained model as a GGUF for llama.cpp",
@@ -59,6 +60,7 @@ int main(int argc, char ** argv) {
         );
         flags("name", name, "general.name in the file");
         flags("nodes", nodes, "hosts.txt: fetch the model of that run from its store");
+        flags("force", force, "replace an existing file");
         flags("join", join, "an invitation, as printed by hub --invite, instead of --nodes");
         flags.parse(argc, argv);
         const bool from_store = !nodes.empty() || !join.empty();
@@ -66,6 +68,7 @@ int main(int argc, char ** argv) {
             throw UsageError("name one checkpoint, run folder or model file, or --nodes hosts.txt");
         }
         flags.require("out");
+        check_output(out, inputs, force);
         const ModelFile model =
             from_store ? fetch_run(join.empty() ? read_hosts(nodes) : parse_invite(join))
                        : load_any(inputs[0]);

@@ -7,22 +7,46 @@
 
 #include "tools/cli/flags.h"
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
 using namespace gt;
+
+// As llama.cpp reads it: without the last line break.
+static std::string read_prompt(const std::string & path) {
+    std::ifstream in(path, std::ios::binary);
+    if (!in) {
+        throw Error(path + ": " + std::strerror(errno));
+    }
+    std::string text((std::istreambuf_iterator<char>(in)), {});
+    if (text.ends_with('\n')) {
+        text.pop_back();
+    }
+    return text;
+}
 
 int main(int argc, char ** argv) {
     return run_tool("generate", [&] {
-        std::string     model, prompt;
+        std::string     model, prompt, file;
         int             threads = 0;
         bool            echo    = true;
         GenerateOptions options;
         Flags           flags("generate", "samples text from a model", "-m MODEL -p TEXT [flags]");
         flags("model,m", model, "the model (GGUF)");
         flags("prompt,p", prompt, "the text to continue");
+        flags("file,f", file, "a file with the text to continue");
         flags("echo", echo, "print the prompt first");
         options.visit(flags);
-        flags("threads,t", threads, "CPU threads; 0: all cores");
+        flags("threads,t", threads, "CPU threads; 0: all cores", {}, 0, 4096);
         flags.parse(argc, argv);
         flags.require("model");
+        if (!file.empty() && !prompt.empty()) {
+            throw UsageError("give the text with --prompt or with --file, not with both");
+        }
+        if (!file.empty()) {
+            prompt = read_prompt(file);
+        }
         Generator generator(model, threads);
         if (echo) {
             std::fwrite(prompt.data(), 1, prompt.size(), stdout);

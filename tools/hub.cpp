@@ -43,12 +43,17 @@ struct HubFlags {
         visit("path", path, "folder of the store");
         visit("disk", disk, "maximum size of the store in bytes");
         visit("host-limit", host_bytes_s, "maximum bytes per second, up and down, for one host");
-        visit("status", status, "port of the status page on 127.0.0.1; 0: any; -1: no page");
-        visit("min-hosts", min_hosts, "number of hosts that a run waits for at its start");
-        visit("quorum", quorum, "percentage of the hosts that a round needs to close");
+        visit(
+            "status", status, "port of the status page on 127.0.0.1; 0: any; -1: no page", {}, -1,
+            65535
+        );
+        visit(
+            "min-hosts", min_hosts, "number of hosts that a run waits for at its start", {}, 1, 1e6
+        );
+        visit("quorum", quorum, "percentage of the hosts that a round needs to close", {}, 1, 100);
         visit(
             "checkpoint-every", checkpoint_every,
-            "rounds between shared checkpoints; 0: by their size"
+            "rounds between shared checkpoints; 0: by their size", {}, 0
         );
         visit("tcp", tcp, "TCP congestion control");
         visit("quiet,q", quiet, "log only to the store's folder");
@@ -94,9 +99,6 @@ void write_hub_file(const HubFlags & flags, Hosts hosts) {
 }
 
 void run_hub(const HubFlags & flags, const Hosts & hosts) {
-    if (flags.quorum < 1 || flags.quorum > 100) {
-        throw UsageError(format("--quorum %d: expected a percentage from 1 to 100", flags.quorum));
-    }
     if (!hosts.hub()) {
         throw Error(
             flags.nodes + ": this run uses a store instead of a hub; there is no hub to start"

@@ -12,7 +12,7 @@
 #include "models/presets.h"
 #include "models/text/tokenizer.h"
 #include "models/vision/adapt-vit.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/output.h"
 
 using namespace gt;
 
@@ -21,7 +21,7 @@ namespace {
 struct NewModelFlags {
     std::string preset, from, vocab, out;
     ModelSizes  sizes;
-    bool        list = false;
+    bool        list = false, force = false;
     uint64_t    seed = 1;
 
     void visit(Flags & visit) {
@@ -34,7 +34,8 @@ struct NewModelFlags {
         visit(
             "vocab,tokenizer", vocab, "tokenizer: bytes, a name (--list), or any GGUF that has one"
         );
-        visit("seed", seed, "seed of the initial weights");
+        visit("seed,s", seed, "seed of the initial weights");
+        visit("force", force, "replace an existing file");
         visit("list", list, "show presets and vocabularies");
         visit.group("Sizes that differ from the preset's");
         sizes.visit(visit);
@@ -86,7 +87,7 @@ ModelFile new_model(const NewModelFlags & f) {
         keys                    = find_vocabulary(vocab);
         config.n_vocab          = Tokenizer(keys.get(), vocab).n_tokens();  // libllama can use it
     }
-    check_config(config, "new-model");
+    check_config(config, f.preset.empty() ? "--arch " + f.sizes.arch : f.preset);
     ModelFile model = empty_model(config);
     if (keys) {
         model.keys = std::move(keys);
@@ -120,6 +121,7 @@ int main(int argc, char ** argv) {
             );
         }
         flags.require("out");
+        check_output(f.out, {f.from}, f.force);
         const ModelFile model = new_model(f);
         for (const std::string & note : model.notes) {
             std::printf("%s\n", note.c_str());

@@ -22,23 +22,34 @@ namespace {
 struct PlanFlags {
     std::string  model, nodes;
     int64_t      batch = 0, context = 0, n_hosts = 2;
-    double       up = 20.0, down = 100.0, compute = 0.0;
+    double       up = 20.0, down = 100.0, compute = 0.0, day_cap = 0.0;
     int          threads = 0;
     OptimOptions optim;
 
     void visit(Flags & visit) {
         visit("model,m", model, "model to train (GGUF)");
         visit("nodes", nodes, "hosts.txt: the machines and their links (up=, down=)");
-        visit("hosts", n_hosts, "number of machines, without --nodes");
-        visit("up", up, "upload in Mbit/s of machines without up= in hosts.txt");
-        visit("down", down, "download in Mbit/s of machines without down= in hosts.txt");
-        visit("compute", compute, "seconds per gradient; 0: measure on this machine");
-        visit("batch", batch, "samples per step on each host; 0: about 8192 tokens");
-        visit("context", context, "tokens per sample; 0: the model's context length");
-        visit("threads,t", threads, "CPU threads for the measurement; 0: all cores");
-        visit("top-k", optim.top_k, "demo, sparseloco: values sent per chunk");
+        visit("hosts", n_hosts, "number of machines, without --nodes", {}, 2, 1e6);
+        visit("up", up, "upload in Mbit/s of machines without up= in hosts.txt", {}, 0.001, 1e9);
         visit(
-            "row-fraction,rate", optim.rate, "random, striding, slicing: fraction of the rows sent"
+            "down", down, "download in Mbit/s of machines without down= in hosts.txt", {}, 0.001,
+            1e9
+        );
+        visit("compute", compute, "seconds per gradient; 0: measure on this machine", {}, 0);
+        visit("batch", batch, "samples per step on each host; 0: about 8192 tokens", {}, 0);
+        visit("context,c", context, "tokens per sample; 0: the model's context length", {}, 0);
+        visit("threads,t", threads, "CPU threads for the measurement; 0: all cores", {}, 0, 4096);
+        visit(
+            "day-cap", day_cap,
+            "GB a host may send per day: names the --fragments that fit; 0: any", {}, 0
+        );
+        visit(
+            "fragments", optim.fragments, "loco: parts of the model that take turns", {}, 1, 1024
+        );
+        visit("top-k", optim.top_k, "demo, sparseloco: values sent per chunk", {}, 1);
+        visit(
+            "row-fraction,rate", optim.rate, "random, striding, slicing: fraction of the rows sent",
+            {}, 0, 1
         );
         visit("wire", optim.wire, "type of the values sent");
     }
@@ -116,6 +127,24 @@ void print_plan(const PlanFlags & f, const ModelFile & model) {
     }
 }
 
+// The choice of --replicator auto; with a cap, the fewest fragments that keep to it.
+void print_choice(const PlanFlags & f, const ModelFile & model) {
+    const std::vector<ParamView> params = param_shapes(tensor_specs(model.config));
+    OptimOptions                 optim  = f.optim;
+    optim.replicator                    = default_replicator(false);
+    Cost cost                           = estimate(optim, params, lines(f), f.compute);
+    while (f.day_cap > 0.0 && cost.up_gb_day > f.day_cap && optim.fragments < 512) {
+        optim.fragments += (optim.fragments + 3) / 4;
+        cost = estimate(optim, params, lines(f), f.compute);
+    }
+    std::printf(
+        "\n--replicator %s --fragments %llu: %.1f GB a day up; keeps about %.0f %% of what full "
+        "synchronisation gains (tests/README.md)\n",
+        optim.replicator.c_str(), static_cast<unsigned long long>(optim.fragments), cost.up_gb_day,
+        100.0 * expected_share(optim.fragments)
+    );
+}
+
 }  // namespace
 
 int main(int argc, char ** argv) {
@@ -136,5 +165,6 @@ int main(int argc, char ** argv) {
         f.batch                = f.batch ? f.batch : std::max<int64_t>(1, 8192 / f.context);
         f.compute              = f.compute > 0.0 ? f.compute : measure(f, model);
         print_plan(f, model);
+        print_choice(f, model);
     });
 }

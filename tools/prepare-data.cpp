@@ -6,7 +6,8 @@
 // train-gpt also tokenizes text by itself; this tool does it once, ahead of many runs.
 // Read next: models/text/prepare.cpp, models/text/token-data.h (the format).
 #include "models/text/prepare.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/output.h"
+#include "tools/cli/plural.h"
 
 #include <filesystem>
 #include <unistd.h>
@@ -17,6 +18,7 @@ int main(int argc, char ** argv) {
     return run_tool("prepare-data", [&] {
         std::string    model, vocab, out;
         PrepareOptions options;
+        bool           force = false;
         Flags          flags(
                      "prepare-data", "tokenizes text for train-gpt", "-m MODEL TEXT... [-o FILE] [flags]"
                  );
@@ -27,7 +29,8 @@ int main(int argc, char ** argv) {
         flags("vocab", vocab, "tokenizer instead of --model: bytes, a name, or a GGUF with one");
         flags("out,o", out, "the file to write; default: the model's name with .tokens");
         options.visit(flags);
-        flags("threads,t", options.threads, "CPU threads; 0: all cores");
+        flags("threads,t", options.threads, "CPU threads; 0: all cores", {}, 0, 4096);
+        flags("force", force, "replace an existing file");
         flags.parse(argc, argv);
         if (model.empty() == vocab.empty()) {
             throw UsageError("name the tokenizer: either --model or --vocab");
@@ -41,6 +44,12 @@ int main(int argc, char ** argv) {
             }
             out = std::filesystem::path(model).replace_extension(".tokens").string();
         }
+        std::vector<std::string> inputs = options.inputs;
+        inputs.push_back(model);
+        check_output(out, inputs, force);
+        if (!model.empty() && !std::filesystem::exists(model)) {
+            throw Error(model + ": no such file");
+        }
         const std::string & source = model.empty() ? vocab : model;
         const Tokenizer     tokenizer(find_vocabulary(source).get(), source);
         const bool          terminal = ::isatty(STDOUT_FILENO) == 1;
@@ -53,17 +62,21 @@ int main(int argc, char ** argv) {
                 std::fflush(stdout);
             }
         };
-        const PrepareResult result = prepare_tokens(tokenizer, options, out);
+        const PrepareResult result    = prepare_tokens(tokenizer, options, out);
+        const auto          documents = [](uint64_t n) {
+            return plural(static_cast<int64_t>(n), "document");
+        };
         std::printf(
-            "%s: %llu tokens in %llu documents to train on, %llu in %llu to validate, from %d "
-            "files\n",
-            out.c_str(), static_cast<unsigned long long>(result.info.n_train),
-            static_cast<unsigned long long>(result.info.n_train_doc),
+            "%s: %llu tokens in %s to train on, %llu in %s to validate, from %s\n", out.c_str(),
+            static_cast<unsigned long long>(result.info.n_train),
+            documents(result.info.n_train_doc).c_str(),
             static_cast<unsigned long long>(result.info.n_val),
-            static_cast<unsigned long long>(result.info.n_val_doc), result.n_files
+            documents(result.info.n_val_doc).c_str(), plural(result.n_files, "file").c_str()
         );
         if (result.n_skipped > 0) {
-            std::printf("skipped %d hidden or binary files\n", result.n_skipped);
+            std::printf(
+                "skipped: %s, hidden or binary\n", plural(result.n_skipped, "file").c_str()
+            );
         }
     });
 }

@@ -39,7 +39,7 @@ int main(int argc, char ** argv) {
     return run_tool("selftest", [&] {
         bool            cuda = false;
         SelftestOptions options;
-        Flags           flags("selftest", "holds devices to the CPU", "--cuda [flags]");
+        Flags           flags("selftest", "checks GPU results against the CPU", "--cuda [flags]");
         flags("cuda", cuda, "test our kernels on every GPU, and NCCL between them");
         flags("only", options.only, "tests whose name contains this");
         flags("small", options.small, "few and small shapes");

@@ -1,12 +1,15 @@
 // train-gpt — trains a GPT on text: reads a GGUF, writes a GGUF that llama.cpp runs.
 //
-//   train-gpt -m small.gguf --data books/
+//   train-gpt -m small.gguf books/
 //   train-gpt -m small.gguf --nodes hosts.txt
 //
 // Read next: tools/train/run.cpp (a run), ggml-train/trainer.cpp (one step), ggml-train/README.md.
+#include "ggml-train/base/text.h"
 #include "models/text/generate.h"
 #include "models/text/prepare.h"
 #include "models/text/text-data.h"
+#include "tools/cli/plural.h"
+#include "tools/train/run-devices.h"
 #include "tools/train/run.h"
 #include "tools/train/settle.h"
 
@@ -22,54 +25,83 @@ namespace {
 struct GptFlags : TrainFlags {
     std::string    prompt       = "\n";
     int64_t        sample_every = 0, sample_tokens = 200;
-    float          temperature = 0.8f;
+    float          temperature  = 0.8f;
+    bool           list_devices = false;
     PrepareOptions prepare;
     NodesFlags     nodes;
 
     void visit(Flags & visit) {
         visit.group("Model and data");
         visit("model,m", model, "model to train (GGUF; new-model makes one)");
-        visit("data", data, "text files, folders, .jsonl, .gz, or a token file of prepare-data");
+        visit(
+            "data,f", data,
+            "text file, folder, .jsonl, .gz, or a token file of prepare-data; may be repeated"
+        );
+        visit.positional("TEXT...", data, "the same as --data");
         prepare.visit(visit);
         visit_run(visit);
         visit.group("Other hosts");
         nodes.visit(visit);
         visit_session(visit);
         visit("prompt", prompt, "text that samples continue");
-        visit("sample-every", sample_every, "steps between samples; 0: ten per run");
-        visit("sample-tokens", sample_tokens, "tokens per sample");
-        visit("temperature", temperature, "temperature of samples");
+        visit("sample-every", sample_every, "steps between samples; 0: ten per run", {}, 0);
+        visit("sample-tokens", sample_tokens, "tokens per sample", {}, 1);
+        visit("temp,temperature", temperature, "temperature of samples", {}, 0);
+        visit("list-devices", list_devices, "show the devices that this program can use");
+        visit.refuse(
+            "b", "llama.cpp's -b is about prompts; name the samples per step with --batch"
+        );
+        visit.refuse("batch-size", "name the samples per step with --batch");
+        visit.refuse("ub", "name the samples computed at once with --micro");
+        visit.refuse("ubatch-size", "name the samples computed at once with --micro");
+        visit.shown_first({"model",   "data",      "steps",  "tokens",       "hours",  "batch",
+                           "context", "lr",        "rule",   "seed",         "nodes",  "join",
+                           "name",    "min-hosts", "status", "out",          "export", "fresh",
+                           "extend",  "threads",   "device", "list-devices", "prompt"});
     }
 };
 
 // --data, else the data of our entry in hosts.txt, else the token file beside the model.
-std::string find_data(const GptFlags & f, const HostEntry * entry) {
+std::vector<std::string> find_data(const GptFlags & f, const HostEntry * entry) {
     if (!f.data.empty()) {
         return f.data;
     }
     if (entry && !entry->data.empty()) {
-        return entry->data;
+        return {entry->data};
     }
     const std::string beside = fs::path(f.model).replace_extension(".tokens").string();
     if (fs::exists(beside)) {
-        return beside;
+        return {beside};
     }
-    throw Error("no data: name text with --data, or put a token file at " + beside);
+    throw Error("no data: name text files or folders, or put a token file at " + beside);
 }
 
-TokenData open_tokens(const GptFlags & f, const Tokenizer & tokenizer, const std::string & path) {
+CachedTokens prepare_text(
+    const GptFlags & f, const Tokenizer & tokenizer, const std::vector<std::string> & paths
+) {
     PrepareOptions options = f.prepare;
     bool           shown   = false;
-    options.inputs         = {path};
+    options.inputs         = paths;
     options.threads        = f.threads;
     options.progress       = [&](const PrepareProgress & p) {
         if (::isatty(STDERR_FILENO)) {
             shown = std::fprintf(stderr, "\r\033[Kpreparing data %s", progress_text(p).c_str()) > 0;
         }
     };
-    const std::string tokens = cached_tokens(tokenizer, options);
+    CachedTokens tokens = cached_tokens(tokenizer, options);
     std::fputs(shown ? "\n" : "", stderr);
-    return TokenData(tokens);
+    return tokens;
+}
+
+// "1.02M tokens in 3 files, 52.1k to validate"
+std::string text_summary(const CachedTokens & cached, const TokenInfo & info) {
+    std::string text = count_text(static_cast<double>(info.n_train)) + " tokens in ";
+    text += cached.n_files > 0 ? plural(cached.n_files, "file")
+                               : plural(static_cast<int64_t>(info.n_train_doc), "document");
+    text += ", " + count_text(static_cast<double>(info.n_val)) + " to validate";
+    return text + (cached.n_skipped > 0
+                       ? format("; %d hidden or binary files skipped", cached.n_skipped)
+                       : "");
 }
 
 GptFlags with_context(GptFlags f, const ModelConfig & config) {
@@ -85,21 +117,23 @@ GptFlags with_context(GptFlags f, const ModelConfig & config) {
 
 int train_gpt(const GptFlags & given, const Flags & flags) {
     // the model, and the other hosts
-    Session  session(given.nodes);
-    RunModel model = session.model(given.model);
-    session.offer(model.file);
+    check_flags(given, flags, given.nodes.alone());
+    Session             session(given.nodes);
+    RunModel            model  = session.model(given.model);
     const ModelConfig & config = model.file.config;
     if (takes_images(config)) {
         throw Error(given.model + " is a model of pictures; train it with train-vit");
     }
     const Tokenizer tokenizer(model.file.keys.get(), given.model);
-    const RunFolder folder = open_run(given, flags, run_values(GptFlags{}), config);
+    const RunFolder folder = open_run(given, flags, run_values(GptFlags{}), model.file);
 
     // the data
-    const GptFlags    f      = with_context(with_values(given, folder.flags), config);
-    const std::string path   = find_data(f, session.entry());
-    const TokenData   tokens = open_tokens(f, tokenizer, path);
-    tokens.check(f.context, tokenizer.digest(), path);
+    const GptFlags     f      = with_context(with_values(given, folder.flags), config);
+    const auto         paths  = find_data(f, session.entry());
+    const CachedTokens cached = prepare_text(f, tokenizer, paths);
+    const TokenData    tokens(cached.path);
+    tokens.check(f.context, tokenizer.digest(), paths[0]);
+    session.offer(model.file);
 
     // the plan
     const RunInput in{
@@ -107,7 +141,8 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
         .T            = f.context,
         .n_samples    = static_cast<int64_t>(tokens.info().n_train) / f.context,
         .n_per_sample = f.context,
-        .alone        = session.alone()};
+        .alone        = session.alone(),
+        .data_text    = text_summary(cached, tokens.info())};
     const RunPlan plan = make_plan(settle(f, flags, in, session), flags, in, folder);
     TextData      data(
              tokens, {.seed  = plan.seed,
@@ -132,9 +167,13 @@ int main(int argc, char ** argv) {
     int       code   = 0;
     const int failed = run_tool("train-gpt", [&] {
         GptFlags f;
-        Flags    flags("train-gpt", "trains a GPT on text", "-m MODEL --data TEXT [flags]");
+        Flags    flags("train-gpt", "trains a GPT on text", "-m MODEL TEXT... [flags]");
         f.visit(flags);
         flags.parse(argc, argv);
+        if (f.list_devices) {
+            std::fputs(device_list().c_str(), stdout);
+            return;
+        }
         flags.require("model");
         code = train_gpt(f, flags);
     });

@@ -26,12 +26,14 @@ struct VitFlags : TrainFlags {
     void visit_run(Flags & visit) {
         TrainFlags::visit_run(visit);
         visit.group("Pictures (part of the run)");
-        visit("epochs", epochs, "passes over all pictures, instead of --steps; 0: 20");
+        visit("epochs", epochs, "passes over all pictures, instead of --steps; 0: 20", {}, 0);
         visit(
             "val-fraction,val", images.val_fraction,
-            "fraction kept for validation, if the data has no validation set"
+            "fraction kept for validation, if the data has no validation set", {}, 0, 0.99
         );
-        visit("stochastic-depth", depth, "drop probability of the last residual branch");
+        visit(
+            "stochastic-depth", depth, "drop probability of the last residual branch", {}, 0, 0.99
+        );
         augment.visit(visit);
     }
 
@@ -45,6 +47,10 @@ struct VitFlags : TrainFlags {
         visit.group("Other hosts");
         nodes.visit(visit);
         visit_session(visit);
+        visit.shown_first({"model",  "data",  "epochs", "steps",     "hours",  "batch",
+                           "lr",     "rule",  "flip",   "pad",       "crop",   "mixup",
+                           "nodes",  "join",  "name",   "min-hosts", "status", "out",
+                           "export", "fresh", "extend", "threads",   "device"});
     }
 };
 
@@ -54,7 +60,10 @@ std::string find_data(const VitFlags & f, const HostEntry * entry) {
         throw UsageError("no data: name a folder with a folder per class, or IDX files, with --data"
         );
     }
-    return f.data.empty() ? entry->data : f.data;
+    if (f.data.size() > 1) {
+        throw UsageError("--data is given twice; put the pictures into one folder");
+    }
+    return f.data.empty() ? entry->data : f.data[0];
 }
 
 // Opens the pictures. The model learns class names and normalisation from them, the same on every host.
@@ -72,10 +81,7 @@ open_images(const VitFlags & f, const std::string & folder, ModelFile & model, S
         );
         learn_from_data(model.config, *images, f.model);
     } while (!session.offer(model));
-    std::printf(
-        "%s\n%s", images->summary().c_str(),
-        list_left_out(*images, folder + "/left-out.txt").c_str()
-    );
+    std::printf("%s", list_left_out(*images, folder + "/left-out.txt").c_str());
     return images;
 }
 
@@ -92,13 +98,14 @@ VitFlags with_steps(VitFlags f, int64_t batch, int64_t n_pictures) {
 
 int train_vit(const VitFlags & given, const Flags & flags) {
     // the model, and the other hosts
+    check_flags(given, flags, given.nodes.alone());
     Session       session(given.nodes);
     RunModel      model  = session.model(given.model);
     ModelConfig & config = model.file.config;
     if (!takes_images(config)) {
         throw Error(given.model + " is a model of text; train it with train-gpt");
     }
-    const RunFolder folder = open_run(given, flags, run_values(VitFlags{}), config);
+    const RunFolder folder = open_run(given, flags, run_values(VitFlags{}), model.file);
 
     // the data
     const VitFlags f      = with_values(given, folder.flags);
@@ -116,7 +123,8 @@ int train_vit(const VitFlags & given, const Flags & flags) {
              .unit         = "images",
              .n_per_sample = 1,
              .logits       = true,
-             .alone        = session.alone()};
+             .alone        = session.alone(),
+             .data_text    = images->summary()};
     const VitFlags run         = settle(with_steps(f, in.batch, n_pictures), flags, in, session);
     in.mixup                   = run.augment.mixup > 0.0f;
     in.depth                   = run.depth > 0.0f;

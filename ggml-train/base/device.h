@@ -4,7 +4,7 @@
 
 #include "ggml-train/base/base.h"
 
-#include <functional>
+#include <memory>
 
 namespace gt {
 
@@ -30,8 +30,8 @@ public:
     // Waits for the kernels that this thread started. All run on the default stream (null).
     virtual void wait() = 0;
 
-    // Runs fn, which passes the device's memory to another library such as NCCL.
-    virtual void lend(const std::function<void()> & fn) = 0;
+    // While the result lives, another library such as NCCL may use the device's memory.
+    [[nodiscard]] virtual std::shared_ptr<void> access() = 0;
 
     // Also selects the device for the calling thread: call it before every launch.
     virtual const cuda::Kernels & kernels() const = 0;

@@ -26,7 +26,10 @@ std::string count_text(double n) {
         n /= 1000.0;
         ++unit;
     }
-    const int digits = unit == 0 && n >= 10.0 ? 0 : n < 9.995 ? 2 : n < 99.95 ? 1 : 0;
+    const int digits = unit == 0 && (n >= 10.0 || n == std::floor(n)) ? 0
+                       : n < 9.995                                    ? 2
+                       : n < 99.95                                    ? 1
+                                                                      : 0;
     return format("%.*f%s", digits, n, units[unit]);
 }
 

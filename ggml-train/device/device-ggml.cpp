@@ -48,15 +48,13 @@ public:
         wait();
     }
 
-    void wait() override {
-        lend([] {});
-    }
+    void wait() override { (void) access(); }
 
     // Kernels that were started before may run as late as in synchronize: the memory is lent by then.
-    void lend(const std::function<void()> & fn) override {
-        const std::shared_ptr<void> lent = lend_memory(backend_);
+    std::shared_ptr<void> access() override {
+        std::shared_ptr<void> lent = lend_memory(backend_);
         kernels().synchronize(nullptr);
-        fn();
+        return lent;
     }
 
     // Selects the device again: this thread may have used another one meanwhile.

@@ -10,13 +10,14 @@
 
 namespace gt {
 
-static constexpr size_t kRecentSteps = 20;    // tokens/s is the mean of these
-static constexpr size_t kEndsKept    = 200;   // time left is extrapolated from these
-static constexpr double kRedrawAfter = 0.1;   // seconds
-static constexpr double kWaitedShown = 0.03;  // share of the time
-static constexpr size_t kNamesShown  = 4;     // more hosts are only counted
-static constexpr int    kBarWidth    = 16;
-static constexpr char   kClearLine[] = "\r\033[K";
+static constexpr size_t kRecentSteps  = 20;    // tokens/s is the mean of these
+static constexpr size_t kEndsKept     = 200;   // time left is extrapolated from these
+static constexpr double kRedrawAfter  = 0.1;   // seconds
+static constexpr double kWorkingAfter = 0.5;   // seconds without a new line
+static constexpr double kWaitedShown  = 0.03;  // share of the time
+static constexpr size_t kNamesShown   = 4;     // more hosts are only counted
+static constexpr int    kBarWidth     = 16;
+static constexpr char   kClearLine[]  = "\r\033[K";
 
 uint64_t resident_bytes() {
     std::ifstream in("/proc/self/statm");
@@ -45,21 +46,23 @@ Progress::Progress(uint64_t step, StepLogOptions options) : options_(std::move(o
 }
 
 Progress::~Progress() {
-    if (line_shown_) {
-        draw(true);
+    if (n_shown_ > 0) {
+        working_.clear();
+        draw(true, 0.0);
         std::fputc('\n', options_.out);
         std::fflush(options_.out);
     }
 }
 
 void Progress::step(const StepRecord & record) {
-    const double now = options_.seconds();
+    const std::lock_guard lock(mutex_);
+    const double          now = options_.seconds();
     recent_.push_back({now - mark_, record.n_tokens, record.waited, record.waited_for_hosts});
     if (recent_.size() > kRecentSteps) {
         recent_.pop_front();
     }
     if (ends_.empty()) {
-        ends_.push_back(start_);
+        ends_.push_back(mark_);
     }
     ends_.push_back(now);
     if (ends_.size() > kEndsKept) {
@@ -67,7 +70,16 @@ void Progress::step(const StepRecord & record) {
     }
     mark_ = now;
     last_ = record;
-    draw(record.step == options_.steps);
+    working_.clear();
+    draw(record.step == options_.steps, kRedrawAfter);
+}
+
+void Progress::working(const std::string & what) {
+    if (options_.terminal == 1) {
+        const std::lock_guard lock(mutex_);
+        working_ = what;
+        draw(false, kWorkingAfter);
+    }
 }
 
 double Progress::tokens_per_second() const {
@@ -110,7 +122,7 @@ static std::string names_text(const std::vector<std::string> & names) {
 }
 
 // "120/1000 [==>             ] 12%"
-std::string Progress::steps_text() const {
+std::string Progress::steps_text(bool with_bar) const {
     const auto step = static_cast<unsigned long long>(last_.step);
     const auto all  = static_cast<unsigned long long>(options_.steps);
     if (all == 0) {
@@ -118,7 +130,7 @@ std::string Progress::steps_text() const {
     }
     const auto  done = std::min(step, all);
     std::string text = format("%llu/%llu", step, all);
-    if (options_.terminal == 1) {
+    if (with_bar) {
         const auto full =
             static_cast<int>(static_cast<double>(done) / static_cast<double>(all) * kBarWidth);
         std::string bar(kBarWidth, ' ');
@@ -131,30 +143,65 @@ std::string Progress::steps_text() const {
     return text + format(" %llu%%", 100 * done / all);
 }
 
-std::string Progress::round_text() const {
+void Progress::add_round(std::vector<std::string> & fields) const {
     if (last_.in.empty() && last_.late.empty()) {
-        return "";
+        return;
     }
-    return format(" | round %llu: ", static_cast<unsigned long long>(last_.round)) +
-           names_text(last_.in) + (last_.late.empty() ? "" : "; late: " + names_text(last_.late)) +
-           " | up " + bytes_text(last_.up_bytes) + ", down " + bytes_text(last_.down_bytes) +
-           format(" | waits %.0f%% for hosts", 100.0 * share_waited(&Span::waited_for_hosts));
+    fields.push_back(format("waits %.0f%% for hosts", 100.0 * share_waited(&Span::waited_for_hosts))
+    );
+    fields.push_back(
+        format("round %llu: ", static_cast<unsigned long long>(last_.round)) +
+        names_text(last_.in) + (last_.late.empty() ? "" : "; late: " + names_text(last_.late))
+    );
+    fields.push_back("up " + bytes_text(last_.up_bytes) + ", down " + bytes_text(last_.down_bytes));
 }
 
-std::string Progress::line() const {
-    std::string text = steps_text() + format(" | loss %.4f", last_.loss);
+// After the count of steps, the most valuable first.
+std::vector<std::string> Progress::fields() const {
+    std::vector<std::string> fields;
+    if (!working_.empty()) {
+        fields.push_back(working_);
+    }
+    if (!recent_.empty()) {
+        fields.push_back(format("loss %.4f", last_.loss));
+        if (options_.steps > last_.step) {
+            fields.push_back(time_text(seconds_left()) + " left");
+        }
+        fields.push_back(count_text(tokens_per_second()) + " " + options_.unit + "/s");
+    }
     if (val_loss_ >= 0.0f) {
-        text += format(" | val %.4f", val_loss_);
+        fields.push_back(format("val %.4f", val_loss_));
     }
-    text += format(" | lr %.2e", last_.lr);
-    text += " | " + count_text(tokens_per_second()) + " " + options_.unit + "/s";
+    if (last_.n_samples > 0 && last_.n_samples < options_.batch) {
+        fields.push_back(format(
+            "%llu of %llu samples", static_cast<unsigned long long>(last_.n_samples),
+            static_cast<unsigned long long>(options_.batch)
+        ));
+    }
     if (const double share = share_waited(&Span::waited); share > kWaitedShown) {
-        text += format(" | waits %.0f%% for data", 100.0 * share);
+        fields.push_back(format("waits %.0f%% for data", 100.0 * share));
     }
-    text += " | " + bytes_text(memory()) + round_text();
-    if (options_.steps > last_.step) {
-        const double left = seconds_left();
-        text += " | " + (left < 0.0 ? std::string("...") : time_text(left)) + " left";
+    add_round(fields);
+    if (!recent_.empty()) {
+        fields.push_back(format("lr %.2e", last_.lr));
+    }
+    fields.push_back(bytes_text(memory()));
+    return fields;
+}
+
+std::string Progress::line(size_t width) const {
+    std::string text = steps_text(false);
+    bool        all  = true;
+    for (const std::string & field : fields()) {
+        if (text.size() + 3 + field.size() > width) {
+            all = false;
+            break;
+        }
+        text += " | " + field;
+    }
+    const std::string plain = steps_text(false), with_bar = steps_text(true);
+    if (options_.terminal == 1 && all && text.size() + with_bar.size() - plain.size() <= width) {
+        return with_bar + text.substr(plain.size());
     }
     return text;
 }
@@ -162,12 +209,27 @@ std::string Progress::line() const {
 // --- drawing -------------------------------------------------------------------------------------
 
 // Columns of the terminal; 80 if unknown.
-static size_t width_of(FILE * out) {
+size_t Progress::width() const {
     winsize size = {};
-    return ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 10 ? size.ws_col : 80;
+    if (options_.width) {
+        return options_.width();
+    }
+    const bool known = ::ioctl(::fileno(options_.out), TIOCGWINSZ, &size) == 0 && size.ws_col > 10;
+    return known ? size.ws_col : 80;
 }
 
-void Progress::draw(bool force) {
+// Removes the line. In a terminal that has become narrower it is broken into several rows.
+void Progress::erase() {
+    const size_t n_above = n_shown_ > 0 ? (n_shown_ - 1) / width() : 0;
+    if (n_above > 0) {
+        std::fprintf(options_.out, "\033[%zuA\r\033[J", n_above);
+    } else {
+        std::fputs(kClearLine, options_.out);
+    }
+    n_shown_ = 0;
+}
+
+void Progress::draw(bool force, double after) {
     if (options_.terminal == 0) {
         const bool due =
             last_.step == 1 || (options_.every > 0 && last_.step % options_.every == 0);
@@ -178,26 +240,27 @@ void Progress::draw(bool force) {
         return;
     }
     const double now = options_.seconds();
-    if (!force && now - drawn_ < kRedrawAfter) {
+    if (!force && now - drawn_ < after) {
         return;
     }
     drawn_                  = now;
-    const std::string shown = line().substr(0, width_of(options_.out) - 1);
-    std::fprintf(options_.out, "%s%s", kClearLine, shown.c_str());
+    const std::string shown = line(width() - 1).substr(0, width() - 1);
+    erase();
+    std::fputs(shown.c_str(), options_.out);
     std::fflush(options_.out);
-    line_shown_ = true;
+    n_shown_ = shown.size();
 }
 
 void Progress::note(const std::string & text) {
-    const bool again = line_shown_;
-    if (line_shown_) {
-        std::fputs(kClearLine, options_.out);
-        line_shown_ = false;
+    const std::lock_guard lock(mutex_);
+    const bool            again = n_shown_ > 0;
+    if (again) {
+        erase();
     }
     std::fprintf(options_.out, "%s\n", text.c_str());
     std::fflush(options_.out);
     if (again) {
-        draw(true);
+        draw(true, 0.0);
     }
 }
 

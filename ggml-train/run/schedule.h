@@ -16,14 +16,19 @@ struct Schedule {
 
     template <class Visit>
     void visit(Visit && visit) {
-        visit("lr", lr, "peak learning rate; 0: by model size");
+        visit("lr", lr, "peak learning rate; 0: by model size", {}, 0);
         visit(
-            "schedule", kind, "shape of the learning rate after the warmup",
+            "schedule", kind, "learning rate after the warmup",
             {"cosine", "linear", "wsd", "constant"}
         );
-        visit("warmup", warmup, "steps of linear warmup; -1: 2 % of all, at most 2000");
-        visit("min-lr-ratio,min-lr", min_ratio, "final learning rate as a fraction of --lr");
-        visit("wsd-decay,decay", decay, "wsd: fraction of the steps in which the rate decays");
+        visit("warmup", warmup, "steps of linear warmup; -1: 2 % of all, at most 2000", {}, -1);
+        visit(
+            "min-lr-ratio,min-lr", min_ratio, "final learning rate as a fraction of --lr", {}, 0, 1
+        );
+        visit(
+            "wsd-decay,decay", decay, "wsd: fraction of the steps in which the rate decays", {}, 0,
+            1
+        );
     }
 
     // Throws an Error if a value is invalid.

@@ -202,13 +202,19 @@ void StepLog::eval(uint64_t step, float val_loss, float accuracy) {
     );
     note(
         format("step %llu: validation loss %.4f", number, val_loss) +
-        (known ? format(", %.1f %% right", 100.0 * accuracy) : "")
+        (known ? format(", accuracy %.1f %%", 100.0 * accuracy) : "")
     );
 }
 
 void StepLog::note(const std::string & text) {
     if (enabled_) {
         progress_.note(text);
+    }
+}
+
+void StepLog::working(const std::string & what) {
+    if (enabled_) {
+        progress_.working(what);
     }
 }
 
@@ -224,7 +230,8 @@ static std::string printable(const std::string & text) {
 
 void StepLog::sample(uint64_t step, const std::string & prompt, const std::string & text) {
     progress_.mark();
-    std::string shown = "    " + printable(prompt + text);
+    const std::string all = printable(prompt + text);
+    std::string shown     = "    " + all.substr(std::min(all.find_first_not_of('\n'), all.size()));
     for (size_t at = 0; (at = shown.find('\n', at)) != std::string::npos; at += 5) {
         shown.insert(at + 1, "    ");
     }

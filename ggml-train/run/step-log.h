@@ -21,6 +21,7 @@ public:
 
     // As in Progress. eval and sample mark by themselves.
     void        note(const std::string & text);
+    void        working(const std::string & what);
     void        mark() { progress_.mark(); }
     std::string line() const { return progress_.line(); }
 

@@ -11,8 +11,8 @@ namespace gt {
 // and every rank has a copy of it.
 struct HostTensor {
     struct Piece {
-        std::vector<Floats>           copies;     // equal: the first is read, all are written
-        std::vector<std::span<float>> derived{};  // as in StateTensor; only SharedState writes them
+        std::vector<Floats> copies;     // equal: the first is read, all are written
+        std::vector<Floats> derived{};  // as in StateTensor; only SharedState writes them
 
         size_t   size() const { return copies[0].values.size(); }
         HostView view() const { return HostView(copies[0]); }

@@ -93,10 +93,10 @@ public:
         const Backend &                backend,
         Weights &                      weights,
         const std::vector<ParamView> & shapes,
+        const std::vector<int64_t> &   cut_rows,
         LocalGroup &                   ranks,
         bool                           cut,
-        bool                           on_device,
-        const CutRows &                cut_rows
+        bool                           on_device
     )
         : Shards(backend, on_device), ranks_(ranks), cut_(cut), weights_(weights.flat_weights()),
           grads_(weights.flat_grads()) {
@@ -139,14 +139,15 @@ public:
 
 private:
     static std::vector<FlatTensor> flat_tensors(
-        Weights & weights, const std::vector<ParamView> & shapes, const CutRows & cut_rows
+        Weights &                      weights,
+        const std::vector<ParamView> & shapes,
+        const std::vector<int64_t> &   cut_rows
     ) {
         std::vector<FlatTensor> tensors;
         const float *           base = weights.flat_weights().data();
         for (size_t i = 0; i < shapes.size(); ++i) {
             const auto * data = static_cast<const float *>(weights.params()[i].weight->data);
-            tensors.push_back({.shape = shapes[i], .begin = data - base, .cut = cut_rows(shapes[i])}
-            );
+            tensors.push_back({.shape = shapes[i], .begin = data - base, .cut = cut_rows[i]});
         }
         return tensors;
     }
@@ -169,12 +170,12 @@ std::unique_ptr<Shards> make_whole_shards(
     const Backend &                backend,
     Weights &                      weights,
     const std::vector<ParamView> & shapes,
+    const std::vector<int64_t> &   cut_rows,
     LocalGroup &                   ranks,
     bool                           cut,
-    bool                           on_device,
-    const CutRows &                cut_rows
+    bool                           on_device
 ) {
-    return std::make_unique<WholeShards>(backend, weights, shapes, ranks, cut, on_device, cut_rows);
+    return std::make_unique<WholeShards>(backend, weights, shapes, cut_rows, ranks, cut, on_device);
 }
 
 }  // namespace gt

@@ -11,14 +11,11 @@
 
 namespace gt {
 
-// A tensor may be cut at multiples of this many rows.
-using CutRows = std::function<int64_t(const ParamView & param)>;
-
 // A tensor's place in flat memory, in floats.
 struct FlatTensor {
     ParamView shape;  // without memory; all rows
     int64_t   begin = 0;
-    int64_t   cut   = 1;  // rows
+    int64_t   cut   = 1;  // may be cut at multiples of this many rows
 
     int64_t cols() const;
 };
@@ -76,17 +73,17 @@ private:
     std::vector<Place>     places_;
 };
 
-// Every rank has all weights (--shard none or optimizer). shapes: param_shapes. cut: every rank owns its
-// own rows of gradients and optimizer state. on_device: the optimizer has kernels, so it works in the
-// device's memory if the device runs kernels.
+// Every rank has all weights (--shard none or optimizer). shapes: param_shapes. cut_rows: FlatTensor::cut
+// of every shape. cut: every rank owns its own rows of gradients and optimizer state. on_device: the
+// optimizer has kernels, so it works in the device's memory if the device runs kernels.
 std::unique_ptr<Shards> make_whole_shards(
     const Backend &                backend,
     Weights &                      weights,
     const std::vector<ParamView> & shapes,
+    const std::vector<int64_t> &   cut_rows,
     LocalGroup &                   ranks,
     bool                           cut,
-    bool                           on_device,
-    const CutRows &                cut_rows
+    bool                           on_device
 );
 
 }  // namespace gt

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace gt {
 
@@ -28,11 +29,11 @@ void SharedState::Copy::write(size_t at, std::span<const uint8_t> from) const {
 // Whether another tensor names these weights as derived from it.
 static bool is_derived(const HostTensor & weight, const HostState & state) {
     const auto starts_from = [&](const HostTensor::Piece & piece) {
-        return std::any_of(piece.derived.begin(), piece.derived.end(), [&](std::span<float> own) {
+        return std::any_of(piece.derived.begin(), piece.derived.end(), [&](const Floats & own) {
             return std::any_of(
                 weight.pieces.begin(), weight.pieces.end(),
                 [&](const HostTensor::Piece & mine) {
-                    return !own.empty() && mine.copies[0].values.data() == own.data();
+                    return !own.values.empty() && mine.copies[0].values.data() == own.values.data();
                 }
             );
         });
@@ -46,15 +47,17 @@ SharedState::SharedState(const HostState & state, Workers & workers) : workers_(
     const auto add = [&](const HostTensor & tensor) {
         Item item;
         for (const HostTensor::Piece & piece : tensor.pieces) {
-            Piece bytes{.copies = {}, .derived = {}, .size = piece.size() * sizeof(float)};
-            for (const Floats & copy : piece.copies) {
-                bytes.copies.push_back(
-                    {reinterpret_cast<uint8_t *>(copy.values.data()), copy.device}
-                );
-            }
-            for (const std::span<float> own : piece.derived) {
-                bytes.derived.push_back(reinterpret_cast<uint8_t *>(own.data()));
-            }
+            Piece      bytes{.copies = {}, .derived = {}, .size = piece.size() * sizeof(float)};
+            const auto bytes_of = [](const Floats & floats) {
+                return Copy{reinterpret_cast<uint8_t *>(floats.values.data()), floats.device};
+            };
+            std::transform(
+                piece.copies.begin(), piece.copies.end(), std::back_inserter(bytes.copies), bytes_of
+            );
+            std::transform(
+                piece.derived.begin(), piece.derived.end(), std::back_inserter(bytes.derived),
+                bytes_of
+            );
             item.size += bytes.size;
             item.pieces.push_back(std::move(bytes));
         }
@@ -130,8 +133,8 @@ void SharedState::set_slice(int i, int n, std::span<const uint8_t> given) {
         for (const Copy & copy : piece.copies) {
             copy.write(at, given.first(size));
         }
-        for (uint8_t * own : piece.derived) {
-            std::memcpy(own + at, given.data(), size);
+        for (const Copy & own : piece.derived) {
+            own.write(at, given.first(size));
         }
         given = given.subspan(size);
     });
@@ -139,8 +142,13 @@ void SharedState::set_slice(int i, int n, std::span<const uint8_t> given) {
 
 void SharedState::reset_derived() {
     visit(0, bytes(), [](const Piece & piece, size_t at, size_t size) {
-        for (uint8_t * own : piece.derived) {
-            piece.copies[0].read(at, {own + at, size});
+        if (piece.derived.empty()) {
+            return;
+        }
+        Bytes shared(size);
+        piece.copies[0].read(at, shared);
+        for (const Copy & own : piece.derived) {
+            own.write(at, shared);
         }
     });
 }

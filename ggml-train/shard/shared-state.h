@@ -36,9 +36,9 @@ private:
         void write(size_t at, std::span<const uint8_t> from) const;
     };
     struct Piece {
-        std::vector<Copy>      copies;
-        std::vector<uint8_t *> derived;
-        size_t                 size = 0;
+        std::vector<Copy> copies;
+        std::vector<Copy> derived;
+        size_t            size = 0;
     };
     struct Item {  // a tensor or a counter
         std::vector<Piece> pieces;

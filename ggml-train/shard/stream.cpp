@@ -34,9 +34,9 @@ Stream::Stream(
     const Backend &                backend,
     Weights &                      window,
     const std::vector<ParamView> & shapes,
+    const std::vector<int64_t> &   cut_rows,
     LocalGroup &                   ranks,
-    bool                           on_device,
-    const CutRows &                cut_rows
+    bool                           on_device
 )
     : Shards(backend, on_device), ranks_(ranks) {
     const std::vector<size_t> begins   = stage_begins(shapes);
@@ -55,7 +55,7 @@ Stream::Stream(
                 {.shape = shapes[i],
                  .begin = static_cast<const float *>(param.weight->data) -
                           windows_[static_cast<size_t>(w)].weights.data(),
-                 .cut = cut_rows(shapes[i])}
+                 .cut = cut_rows[i]}
             );
         }
         make_stage(tensors[s], w);

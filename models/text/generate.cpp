@@ -153,7 +153,7 @@ std::string Generator::run(
     } else {
         decode(seen);
     }
-    for (int64_t i = 0; i < options.n_tokens; ++i) {
+    for (int64_t i = 0; options.n_tokens < 0 || i < options.n_tokens; ++i) {
         const int32_t token = llama_sampler_sample(sampler.get(), context_.get(), -1);
         if (llama_vocab_is_eog(vocab, token)) {
             break;

@@ -11,7 +11,7 @@ struct llama_model;
 namespace gt {
 
 struct GenerateOptions {
-    int64_t  n_tokens    = 200;
+    int64_t  n_tokens    = 200;   // -1: no limit
     float    temperature = 0.8f;  // 0: greedy
     int      top_k       = 40;    // 0: all
     float    top_p       = 0.95f;
@@ -19,11 +19,13 @@ struct GenerateOptions {
 
     template <class Visit>
     void visit(Visit && visit) {
-        visit("tokens,n", n_tokens, "maximum number of tokens to sample");
-        visit("temperature", temperature, "sampling temperature; 0: greedy");
-        visit("top-k", top_k, "sample from the k most likely tokens; 0: all");
-        visit("top-p", top_p, "sample from the most likely tokens of this total probability");
-        visit("seed", seed, "sampling seed; the same seed gives the same text");
+        visit("tokens,n", n_tokens, "tokens to sample; -1: until the text ends", {}, -1);
+        visit("temp,temperature", temperature, "sampling temperature; 0: greedy", {}, 0);
+        visit("top-k", top_k, "sample from the k most likely tokens; 0: all", {}, 0);
+        visit(
+            "top-p", top_p, "sample from the most likely tokens of this total probability", {}, 0, 1
+        );
+        visit("seed,s", seed, "sampling seed; the same seed gives the same text");
     }
 };
 

@@ -198,19 +198,21 @@ static fs::path cache_folder() {
     return fs::temp_directory_path() / format("ggml-train-%u", static_cast<unsigned>(::getuid()));
 }
 
-std::string cached_tokens(const Tokenizer & tokenizer, const PrepareOptions & options) {
+CachedTokens cached_tokens(const Tokenizer & tokenizer, const PrepareOptions & options) {
     if (options.inputs.size() == 1 && is_token_file(options.inputs[0])) {
-        return options.inputs[0];
+        return {.path = options.inputs[0]};
     }
     uint64_t which = tokenizer.digest(), state = 0;  // of the paths; of their current state
     for (const std::string & path : options.inputs) {
         which = digest64(fs::absolute(path).lexically_normal().string(), which);
     }
     state = digest64(options.field + format("|%.17g", options.val), which);
-    for (const TextFile & file : list_text_files(options.inputs)) {
+    CachedTokens cached;
+    for (const TextFile & file : list_text_files(options.inputs, &cached.n_skipped)) {
         state = random_bits(
             digest64(file.path, state), file.n_bytes, static_cast<uint64_t>(file.mtime)
         );
+        ++cached.n_files;
     }
     const fs::path folder = cache_folder();
     make_folder(folder.string());
@@ -222,7 +224,8 @@ std::string cached_tokens(const Tokenizer & tokenizer, const PrepareOptions & op
     if (fs::exists(path)) {
         try {
             const TokenData whole(path.string());
-            return path.string();
+            cached.path = path.string();
+            return cached;
         } catch (const Error &) {  // damaged: rewritten below
         }
     }
@@ -236,7 +239,8 @@ std::string cached_tokens(const Tokenizer & tokenizer, const PrepareOptions & op
             fs::remove(entry.path(), ignored);
         }
     }
-    return path.string();
+    cached.path = path.string();
+    return cached;
 }
 
 }  // namespace gt

@@ -26,7 +26,7 @@ struct PrepareOptions {
     template <class Visit>
     void visit(Visit && visit) {
         visit("field", field, "field of .jsonl objects that contains the text");
-        visit("val-fraction,val", val, "fraction of the text to use for validation");
+        visit("val-fraction,val", val, "fraction held out for validation", {}, 0, 0.99);
     }
 };
 
@@ -40,10 +40,15 @@ PrepareResult prepare_tokens(
     const Tokenizer & tokenizer, const PrepareOptions & options, const std::string & output
 );
 
-// Path of a token file for these inputs: the input itself if it is a token file, else a cached one,
-// which is rewritten if the inputs (path, size, mtime) or the tokenizer changed. The cache is in
-// $XDG_CACHE_HOME/ggml-train, ~/.cache/ggml-train or the folder for temporary files.
-std::string cached_tokens(const Tokenizer & tokenizer, const PrepareOptions & options);
+struct CachedTokens {
+    std::string path;
+    int         n_files = 0, n_skipped = 0;  // as in PrepareResult; 0: the input is a token file
+};
+
+// A token file for these inputs: the input itself if it is one, else a cached one, which is rewritten if
+// the inputs (path, size, mtime) or the tokenizer changed. The cache is in $XDG_CACHE_HOME/ggml-train,
+// ~/.cache/ggml-train or the folder for temporary files.
+CachedTokens cached_tokens(const Tokenizer & tokenizer, const PrepareOptions & options);
 
 // "  45 % | 120 MB of 266 MB | 31.2M tokens | 12s left"
 std::string progress_text(const PrepareProgress & progress);

@@ -44,12 +44,25 @@ static bool looks_binary(const TextFile & file) {
     return std::memchr(begin, 0, static_cast<size_t>(in.gcount())) != nullptr;
 }
 
+// A file that was named itself.
+static void refuse_binary(const TextFile & file) {
+    std::ifstream in(file.path, std::ios::binary);
+    char          magic[8] = {};
+    if (in.read(magic, 8) && std::memcmp(magic, "GTTOKENS", 8) == 0) {
+        throw Error(file.path + " is a token file; name it alone, without text files");
+    }
+    if (looks_binary(file)) {
+        throw Error(file.path + " contains NUL bytes; it is no text in UTF-8");
+    }
+}
+
 std::vector<TextFile> list_text_files(const std::vector<std::string> & paths, int * n_skipped) {
     std::vector<TextFile> files;
     int                   skipped = 0;
     for (const std::string & path : paths) {
         if (!fs::is_directory(path)) {
             files.push_back(describe_file(path));
+            refuse_binary(files.back());
             continue;
         }
         std::vector<TextFile> found;

@@ -15,7 +15,7 @@ struct TextFile {
 };
 
 // All text files of the paths, sorted within each folder. Hidden and binary files in folders are
-// skipped and counted; a file named itself is never skipped.
+// skipped and counted; a binary file that is named itself is an Error.
 std::vector<TextFile>
 list_text_files(const std::vector<std::string> & paths, int * n_skipped = nullptr);
 

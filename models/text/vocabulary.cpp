@@ -82,6 +82,11 @@ static gguf_context_ptr keys_of(const std::string & path) {
     return only;
 }
 
+static std::string without_dashes(std::string name) {
+    std::erase(name, '-');
+    return name;
+}
+
 gguf_context_ptr find_vocabulary(const std::string & name) {
     if (name == "bytes") {
         return byte_vocabulary();
@@ -97,6 +102,9 @@ gguf_context_ptr find_vocabulary(const std::string & name) {
     }
     std::string names;
     for (const std::string & known : vocabulary_names()) {
+        if (without_dashes(known) == without_dashes(name)) {
+            return find_vocabulary(known);
+        }
         names += (names.empty() ? "" : ", ") + known;
     }
     throw Error("no vocabulary \"" + name + "\"; expected a GGUF file or one of " + names);

@@ -55,7 +55,7 @@ std::optional<UpdateHead> read_head(std::span<const uint8_t> update, std::string
         .lr         = get<float>(at + 24),
         .n_content  = get<uint64_t>(at + 32)};
     const uint64_t n_rest = update.size() - kHeadBytes;
-    if (at[6] > static_cast<uint8_t>(Wire::q2) || (at[7] & ~kPart) != 0 ||
+    if (at[6] > static_cast<uint8_t>(Wire::q1) || (at[7] & ~kPart) != 0 ||
         get<uint32_t>(at + 28) != 0) {
         why = "unknown wire type or flags";
     } else if (!std::isfinite(head.lr) || head.lr < 0.0f || std::signbit(head.lr)) {

@@ -7,7 +7,7 @@
 //        0     4  "gtm1"
 //        4     1  version, 1
 //        5     1  replicator: its id in tables.cpp
-//        6     1  wire type: 0 fp32, 1 fp16, 2 q8, 3 q4, 4 q2
+//        6     1  wire type: 0 fp32, 1 fp16, 2 q8, 3 q4, 4 q2, 5 q1
 //        7     1  flags: bit 0: a part, from one rank of a host; never leaves the host
 //        8     8  layout: digest of tensor names, shapes and settings; differs between runs
 //       16     8  step

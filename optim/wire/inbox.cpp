@@ -1,9 +1,12 @@
 #include "optim/wire/inbox.h"
 
+#include "optim/math/squares.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 namespace gt {
 
@@ -50,10 +53,10 @@ Inbox::Inbox(const Layout & layout, const Round & round, bool median_norm) : lay
     // contents
     std::vector<double> norms;
     for (size_t i = 0; i < n; ++i) {
-        const Message & message = round.messages[i];
-        double          norm2   = 0.0;
+        const Message &     message = round.messages[i];
+        std::vector<double> norms2;
         if (why[i].empty()) {
-            why[i] = *terms[i] == agreed ? check_content(message, norm2)
+            why[i] = *terms[i] == agreed ? check_content(message, norms2)
                                          : "another learning rate or wire type than most messages";
         }
         if (!why[i].empty()) {
@@ -61,7 +64,8 @@ Inbox::Inbox(const Layout & layout, const Round & round, bool median_norm) : lay
             continue;
         }
         updates_.push_back({message.bytes.data(), static_cast<double>(message.weight)});
-        norms.push_back(std::sqrt(norm2));
+        norms.push_back(std::sqrt(std::accumulate(norms2.begin(), norms2.end(), 0.0)));
+        norms2_.push_back(std::move(norms2));
     }
     if (median_norm && !norms.empty()) {
         const std::vector<double> scales = median_scales(norms);
@@ -85,22 +89,22 @@ Inbox::check_head(const UpdateHead & head, const Round & round, const Message & 
 }
 
 // Returns why the content is invalid, or an empty string.
-std::string Inbox::check_content(const Message & message, double & norm2) const {
+std::string Inbox::check_content(const Message & message, std::vector<double> & norms2) const {
     if (static_cast<int64_t>(message.bytes.size()) != offsets_.back()) {
         return "the length does not fit the layout";
     }
     const Units &             units = layout_.units();
     std::vector<const char *> why(units.all().size(), nullptr);
-    std::vector<double>       norms(units.all().size(), 0.0);
+    norms2.assign(units.all().size(), 0.0);
     units.run_all([&](int i, float *) {
-        why[i] =
-            replicator_->check(plan_, units.all()[i], message.bytes.data() + offsets_[i], norms[i]);
+        why[i] = replicator_->check(
+            plan_, units.all()[i], message.bytes.data() + offsets_[i], norms2[i]
+        );
     });
     for (size_t i = 0; i < why.size(); ++i) {
         if (why[i] != nullptr) {
             return why[i] + (", in " + units.shapes()[units.all()[i].tensor].name);
         }
-        norm2 += norms[i];
     }
     return {};
 }
@@ -115,6 +119,20 @@ std::vector<Piece> Inbox::pieces(int unit) const {
 
 void Inbox::merge(int unit, float * update) const {
     replicator_->merge(plan_, layout_.units().all()[unit], pieces(unit), update);
+}
+
+float Inbox::restored_norm(int unit, std::span<const float> update) const {
+    double sum = 0.0, total = 0.0, squares = 0.0;
+    for (size_t i = 0; i < updates_.size(); ++i) {
+        const Piece & piece = updates_[i];
+        sum += piece.weight * piece.scale * piece.scale * norms2_[i][unit];
+        total += piece.weight;
+        squares += piece.weight * piece.weight;
+    }
+    const double mean2 = sum_of_squares(update.data(), static_cast<int64_t>(update.size()));
+    const double most  = total * total / squares;  // effective number of messages
+    const double ratio = mean2 > 0.0 ? sum / total / mean2 : 1.0;
+    return static_cast<float>(std::sqrt(std::min(ratio, most)));
 }
 
 }  // namespace gt

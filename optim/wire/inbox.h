@@ -23,19 +23,27 @@ public:
     // Writes the mean of the round for a unit. REQUIRES: not empty.
     void merge(int unit, float * update) const;
 
+    // The factor that gives a unit's mean the norm that its messages have by themselves (their
+    // root-mean-square). Independent parts of n messages cancel in the mean, up to a factor of sqrt(n),
+    // which is also the limit. REQUIRES: update is from merge.
+    float restored_norm(int unit, std::span<const float> update) const;
+
 private:
     // What all messages of a round must have in common: the learning rate (its bits) and the wire type.
     using Terms = std::pair<uint32_t, Wire>;
 
     std::string check_head(const UpdateHead & head, const Round & round, const Message & message);
-    std::string check_content(const Message & message, double & norm2) const;
+    std::string check_content(const Message & message, std::vector<double> & norms2) const;
 
-    const Layout &           layout_;
-    float                    lr_         = 0.0f;
-    const Replicator *       replicator_ = nullptr;
-    Plan                     plan_;
-    std::vector<int64_t>     offsets_;  // of all units in a message
-    std::vector<Piece>       updates_;  // whole messages
+    const Layout &       layout_;
+    float                lr_         = 0.0f;
+    const Replicator *   replicator_ = nullptr;
+    Plan                 plan_;
+    std::vector<int64_t> offsets_;  // of all units in a message
+    std::vector<Piece>   updates_;  // whole messages
+
+    std::vector<std::vector<double>> norms2_;  // of each message, by unit
+
     std::vector<std::string> refused_;
 };
 

@@ -7,22 +7,20 @@
 
 namespace gt::values {
 
-static constexpr int      kMinR    = 31;
-static constexpr uint16_t kRefused = 0x7f80;  // infinity
+static constexpr int kMinR = 31;
 
-// The upper half of a float, rounded up, so that the scale is never below the magnitude.
-static uint16_t encode_scale(float x) {
+uint16_t encode_scale(float x) {
     if (!(x <= kHuge)) {
         return kRefused;
     }
     return x < kTiny ? 0 : static_cast<uint16_t>((std::bit_cast<uint32_t>(x) + 0xffffu) >> 16);
 }
 
-static float decode_scale(uint16_t s) {
+float decode_scale(uint16_t s) {
     return std::bit_cast<float>(static_cast<uint32_t>(s) << 16);
 }
 
-static bool is_valid_scale(uint16_t s) {
+bool is_valid_scale(uint16_t s) {
     const float x = decode_scale(s);
     return s == 0 || (s < kRefused && x >= kTiny && x <= kHuge);
 }

@@ -10,6 +10,12 @@ namespace gt {
 
 static constexpr int64_t kShareHead = kHeadBytes + 16;
 
+// Shares are cut between groups, and means are fp32: the groups of the wire type must be those of fp32.
+static constexpr int64_t kGroup = dense_group(Wire::fp32);
+static bool              has_shares(Wire wire) {
+                 return dense_group(wire) == kGroup;
+}
+
 namespace {
 
 // Finds a group of 64 values by its index in an update: rows of equal width form runs.
@@ -31,7 +37,7 @@ public:
     int64_t values(int64_t group) const {
         const Run &   run   = find(group);
         const int64_t place = (group - run.first) % per_row(run.width);
-        return std::min(kDenseGroup, run.width - place * kDenseGroup);
+        return std::min(kGroup, run.width - place * kGroup);
     }
 
     // Bytes of the content before the group.
@@ -43,7 +49,7 @@ public:
         const int64_t row   = (group - run.first) / per_row(run.width);
         const int64_t place = (group - run.first) % per_row(run.width);
         return run.bytes + row * dense_bytes(wire_, run.width) +
-               place * group_bytes(wire_, Group::dense, kDenseGroup);
+               place * group_bytes(wire_, Group::dense, kGroup);
     }
 
 private:
@@ -51,7 +57,7 @@ private:
         int64_t first, rows, width, bytes;
     };
 
-    static int64_t per_row(int64_t width) { return (width + kDenseGroup - 1) / kDenseGroup; }
+    static int64_t per_row(int64_t width) { return (width + kGroup - 1) / kGroup; }
 
     const Run & find(int64_t group) const {
         const auto after =
@@ -88,7 +94,7 @@ static std::optional<UpdateHead> share_head(std::span<const uint8_t> share, std:
 // Returns why the groups [begin, end), at `content`, are invalid, or null.
 static const char *
 check_groups(const GroupMap & map, Wire wire, int64_t begin, int64_t end, const uint8_t * content) {
-    float x[kDenseGroup];
+    float x[kGroup];
     for (int64_t group = begin; group < end; ++group) {
         const uint8_t * at  = content + map.before(group) - map.before(begin);
         const char *    why = decode_group(wire, Group::dense, at, map.values(group), x);
@@ -103,8 +109,10 @@ std::vector<Bytes>
 split_shares(const std::vector<ParamView> & params, std::span<const uint8_t> update, int n) {
     std::string why;
     const auto  head = read_head(update, why);
-    if (!head || head->is_part) {
-        throw Error("update to split: " + (head ? "it is a part" : why));
+    if (!head || head->is_part || !has_shares(head->wire)) {
+        throw Error(
+            "update to split: " + (head ? "a part, or of a wire type without shares" : why)
+        );
     }
     const GroupMap map(params, head->wire);
     const auto     content = update.subspan(kHeadBytes);
@@ -143,6 +151,10 @@ std::optional<Bytes> mean_share(
     if (!head) {
         return {};
     }
+    if (!has_shares(head->wire)) {
+        why = "a wire type without shares";
+        return {};
+    }
     const GroupMap map(params, head->wire), exact(params, Wire::fp32);
     const int64_t  begin = get<int64_t>(shares[0].data() + kHeadBytes);
     const int64_t  end   = get<int64_t>(shares[0].data() + kHeadBytes + 8);
@@ -177,7 +189,7 @@ std::optional<Bytes> mean_share(
     mean.resize(kShareHead + exact.before(end) - exact.before(begin));
     std::memcpy(mean.data() + kHeadBytes, shares[0].data() + kHeadBytes, 16);
     uint8_t * out = mean.data() + kShareHead;
-    float     x[kDenseGroup];
+    float     x[kGroup];
     for (int64_t group = begin; group < end; ++group) {
         const int64_t n = map.values(group), offset = map.before(group) - map.before(begin);
         mean_of_group(head->wire, pieces, offset, n, total, x);

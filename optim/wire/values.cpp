@@ -67,6 +67,8 @@ int64_t group_bytes(Wire wire, Group kind, int64_t n) {
             return head + code_bytes(n, 4);
         case Wire::q2:
             return head + code_bytes(n, 2);
+        case Wire::q1:
+            return 2 + code_bytes(n, 1);
     }
     GT_CHECK(false, "unknown wire type");
 }
@@ -130,6 +132,8 @@ void encode_group(
         std::memmove(restored, x, n * sizeof(float));
     } else if (wire == Wire::fp16) {
         encode_fp16(x, n, out, restored);
+    } else if (wire == Wire::q1) {
+        encode_signs(x, n, out, restored);
     } else if (is_linear(wire, kind)) {
         encode_linear(wire, x, n, out, restored);
     } else {
@@ -144,20 +148,23 @@ const char * decode_group(Wire wire, Group kind, const uint8_t * in, int64_t n, 
     if (wire == Wire::fp16) {
         return decode_fp16(in, n, x);
     }
+    if (wire == Wire::q1) {
+        return decode_signs(in, n, x);
+    }
     return is_linear(wire, kind) ? decode_linear(wire, in, n, x) : decode_levels(wire, in, n, x);
 }
 
 int64_t dense_bytes(Wire wire, int64_t n) {
-    const int64_t tail = n % kDenseGroup;
-    return n / kDenseGroup * group_bytes(wire, Group::dense, kDenseGroup) +
+    const int64_t group = dense_group(wire), tail = n % group;
+    return n / group * group_bytes(wire, Group::dense, group) +
            (tail > 0 ? group_bytes(wire, Group::dense, tail) : 0);
 }
 
 void mean_of_group(
     Wire wire, std::span<const Piece> pieces, int64_t offset, int64_t n, double total, float * mean
 ) {
-    float  x[kDenseGroup];
-    double sum[kDenseGroup] = {};
+    float  x[kLargestGroup];
+    double sum[kLargestGroup] = {};
     for (const Piece & piece : pieces) {
         const char * why = decode_group(wire, Group::dense, piece.bytes + offset, n, x);
         GT_CHECK(why == nullptr, "a piece was not checked");

@@ -1,7 +1,7 @@
 // optim/wire/values.h — a group of floats <-> bytes, in the wire types. Part of the message format:
 //
 // A group is the values of one chunk (kind sparse: selected by top-k, never near zero) or up to 64
-// neighbours (kind dense). n values, little-endian, no padding between groups:
+// (q1: 256) neighbours (kind dense). n values, little-endian, no padding between groups:
 //
 //   wire  kind    bytes          content
 //   fp32  both    4n             n x float
@@ -12,6 +12,7 @@
 //   q2    sparse  3 + ceil(n/4)  s, r, n x 2 bits: sign, level; level 0 is s, level 1 is s * R
 //   q4    dense   2 + ceil(n/2)  s, n x 4 bits in 1..15; value = (code - 8) * (s / 7)
 //   q2    dense   2 + ceil(n/4)  s, n x 2 bits in 1..3; value = (code - 2) * s
+//   q1    both    2 + ceil(n/8)  s, n x 1 bit: sign; value = s or -s
 //
 // s: the upper 16 bits of a float, positive, 2^-80 <= s <= 2^30, or 0: then all values and all further
 // bytes are zero. Codes fill bytes from the low bits up; unused bits are zero. Magnitudes are at most
@@ -23,10 +24,14 @@
 
 namespace gt {
 
-enum class Wire : uint8_t { fp32 = 0, fp16 = 1, q8 = 2, q4 = 3, q2 = 4 };
+enum class Wire : uint8_t { fp32 = 0, fp16 = 1, q8 = 2, q4 = 3, q2 = 4, q1 = 5 };
 enum class Group : uint8_t { sparse, dense };
 
-constexpr int64_t kDenseGroup = 64;  // values in a dense group; the last of a row may be shorter
+// Values in a dense group; the last of a row may be shorter.
+constexpr int64_t kLargestGroup = 256;
+constexpr int64_t dense_group(Wire wire) {
+    return wire == Wire::q1 ? kLargestGroup : 64;
+}
 
 int64_t group_bytes(Wire wire, Group kind, int64_t n);
 
@@ -40,7 +45,7 @@ void encode_group(
 [[nodiscard]] const char *
 decode_group(Wire wire, Group kind, const uint8_t * in, int64_t n, float * x);
 
-// Bytes of n dense values in groups of kDenseGroup, the last one shorter.
+// Bytes of n dense values in groups of dense_group, the last one shorter.
 int64_t dense_bytes(Wire wire, int64_t n);
 
 // One host's bytes for a unit, and its weight in the mean.
@@ -50,7 +55,7 @@ struct Piece {
     double          scale  = 1.0;  // brings its norm to the round's median, with median_norm
 };
 
-// The weighted mean of n <= kDenseGroup values of the dense group at `offset` of each piece; total is
+// The weighted mean of n <= dense_group values of the dense group at `offset` of each piece; total is
 // the sum of the weights. All sums of dense values over hosts are made here, in one order.
 // REQUIRES: the groups are valid.
 void mean_of_group(

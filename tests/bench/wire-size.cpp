@@ -58,7 +58,7 @@ static double rounding_error(Wire wire, Group kind, int64_t n) {
 
 int main() {
     const auto  params  = shapes_only();
-    const Wire  wires[] = {Wire::fp32, Wire::fp16, Wire::q8, Wire::q4, Wire::q2};
+    const Wire  wires[] = {Wire::fp32, Wire::fp16, Wire::q8, Wire::q4, Wire::q2, Wire::q1};
     std::string json;
     std::printf(
         "demo, GPT-2 124M\n%-8s %5s %-5s %12s %12s %14s %10s\n", "chunk", "k", "wire", "bytes",
@@ -66,7 +66,7 @@ int main() {
     );
     for (const char * chunk : {"64x64", "4096"}) {
         for (const int64_t k : {8, 32, 128}) {
-            for (size_t w = 0; w < 5; ++w) {
+            for (size_t w = 0; w < std::size(wires); ++w) {
                 const OptimOptions options{
                     .replicator = "demo", .wire = wire_names()[w].name, .chunk = chunk, .top_k = k};
                 const int64_t bytes = message_bytes(options, params, 0);

@@ -60,7 +60,7 @@ for i in 1 2 3; do seq -f "Line %g of book $i." 1 2000 >books/$i.txt; done
 seq -f '{"text": "Story number %g.", "id": 7}' 1 500 | gzip >stories.jsonl.gz
 expect 0 "3 documents to train on" "$bin/prepare-data" -m gpt.gguf books -o books.tokens
 expect 0 "from 4 files" "$bin/prepare-data" --vocab gpt-2 books stories.jsonl.gz -o all.tokens
-expect 0 "from 1 files" "$bin/prepare-data" -m bpe.gguf stories.jsonl.gz
+expect 0 "from 1 file" "$bin/prepare-data" -m bpe.gguf stories.jsonl.gz
 [ -f bpe.tokens ] || fail "the token file is not beside the model"
 
 # errors: a message, the right exit code, no output file left behind
@@ -86,7 +86,7 @@ done
 if mkdir full && mount -t tmpfs -o size=1m tmpfs full 2>/dev/null; then
     trap 'umount "$work/files/full"' EXIT
     echo old >full/gpt.gguf
-    expect 1 "No space left" "$bin/export" gpt.gguf -o full/gpt.gguf
+    expect 1 "No space left" "$bin/export" gpt.gguf -o full/gpt.gguf --force
     [ "$(cat full/gpt.gguf)" = old ] && [ "$(ls full)" = gpt.gguf ] || fail "a full disk harmed the old file"
 fi
 echo "e2e-files: passed"

@@ -91,6 +91,21 @@ faults
 faults --overlap 1
 faults --overlap 1 --replicator diloco --every 5
 
+# a folder of a run alone is refused before other hosts can see anything of it
+mkdir mixed
+tiny gpt2 mixed/s.gguf
+"$bin/hub" --new --nodes mixed/hosts.txt --name anna --store "file://$work/mixed/store" >/dev/null
+expect 0 "trained model" train -m mixed/s.gguf --data text.txt --steps 2
+joined=(train -m mixed/s.gguf --data text.txt --nodes mixed/hosts.txt --name anna)
+expect 1 "mixed/s-run has a run without other hosts" "${joined[@]}" --steps 2
+expect 2 "--hours works only without other hosts" "${joined[@]}" --hours 1 --out mixed/none
+[ -z "$(find mixed/store -name 'settings*' 2>/dev/null)" ] || { find mixed/store; fail "settings of a failed start were stored"; }
+expect 0 "trained model" "${joined[@]}" --steps 2 --fresh --replicator demo
+expect 1 "mixed/s-run has a run with other hosts" train -m mixed/s.gguf --data text.txt
+"$bin/hub" --new --nodes mixed/apart.txt --name anna --store "file://$work/mixed/apart" >/dev/null
+expect 0 "WARNING: --replicator none" train -m mixed/s.gguf --data text.txt --nodes mixed/apart.txt --name anna --steps 2 \
+    --replicator none --out mixed/apart-run
+
 # refusals name the next move
 expect 1 "contradicts the run" "$bin/train-gpt" -m s.gguf --data text.txt --nodes folder-demo/hosts.txt --name ben --batch 5 --out other
 tiny gpt2 o.gguf --seed 7

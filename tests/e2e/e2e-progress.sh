@@ -23,8 +23,8 @@ if pid == 0:
 fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
 
 text, drawn, resident = "", [], {}
-line = re.compile(r"(\d+)/(\d+) \[([=> ]{16})\] (\d+)% \| loss ([\d.]+)(?: \| val [\d.]+)? \| lr \S+"
-                  r" \| ([\d.]+)([kM]?) tokens/s \| ([\d.]+) ([kMG])B(?: \| (.*?) left)?[\r\n]")
+line = re.compile(r"(\d+)/(\d+) \[([=> ]{16})\] (\d+)% \| loss ([\d.]+)(?: \| (\w+) left)?"
+                  r" \| ([\d.]+)([kM]?) tokens/s(?: \| val [\d.]+)? \| lr \S+ \| ([\d.]+) ([kMG])B[\r\n]")
 while True:
     select.select([terminal], [], [], 60)
     try:
@@ -52,6 +52,8 @@ folder = command[command.index("--out") + 1]
 rows = [json.loads(row) for row in open(folder + "/metrics.jsonl")]
 steps = {row["step"]: row for row in rows if "loss" in row}
 n_steps = max(steps)
+begun = rows[0]["seconds"]  # after the validation before the first step
+assert rows[0]["step"] == 0 and "val_loss" in rows[0], rows[0]
 assert len(steps) == n_steps and len(drawn) >= 5, (len(steps), len(drawn), text[-3000:])
 scale = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
 
@@ -66,22 +68,22 @@ for step, when, match in drawn:
     assert match[3].count("=") == 16 * step // n_steps, match[0]
     assert abs(float(match[5]) - row["loss"]) < 1e-4
     # speed: the mean of the last twenty steps, from the metrics and from their times
-    speed = float(match[6]) * scale[match[7]]
+    speed = float(match[7]) * scale[match[8]]
     assert abs(speed - row["tokens_per_second"]) <= 0.006 * speed, (match[0], row)
     last = [steps[s] for s in range(max(1, step - 19), step + 1)]
     each = last[-1]["tokens"] / step
     assert abs(row["tokens_per_second"] - each * len(last) / sum(r["step_seconds"] for r in last)) < 0.01 * speed
     # memory: that of the metrics up to rounding, and that of /proc
-    memory = float(match[8]) * scale[match[9]]
+    memory = float(match[9]) * scale[match[10]]
     assert abs(memory - row["memory_bytes"]) <= 0.06 * memory + 1e6, (match[0], row)
     if step in resident:
         assert abs(memory - resident[step]) < 0.3 * memory, (match[0], resident[step])
     # time left: the mean of up to 199 last steps, pauses for evaluation included
-    if step > 1 and match[10]:
-        ends = [0.0] + [steps[s]["seconds"] for s in range(1, step + 1)]
+    if step > 1 and match[6]:
+        ends = [begun] + [steps[s]["seconds"] for s in range(1, step + 1)]
         ends = ends[-200:]
         expected = (ends[-1] - ends[0]) / (len(ends) - 1) * (n_steps - step)
-        assert abs(seconds(match[10]) - expected) <= 1.0 + 0.02 * expected, (match[0], expected)
+        assert abs(seconds(match[6]) - expected) <= 1.0 + 0.02 * expected, (match[0], expected)
 
 # the metrics' clock runs at real time
 first, final = drawn[1], drawn[-2]
@@ -91,7 +93,7 @@ assert abs(by_clock - by_metrics) < 0.3 + 0.1 * by_clock, (by_clock, by_metrics)
 assert sum(r["step_seconds"] for r in steps.values()) <= steps[n_steps]["seconds"] + 0.1
 # the estimate at half time was right (with room for other load on the machine)
 middle = min(drawn, key=lambda d: abs(d[0] - n_steps // 2))
-left, took = seconds(middle[2][10]), drawn[-1][1] - middle[1]
+left, took = seconds(middle[2][6]), drawn[-1][1] - middle[1]
 assert took / 3 - 2 < left < took * 3 + 2, (left, took)
 print(f"{len(drawn)} lines; half way: {left} s left, took {took:.1f} s; {speed:.0f} tokens/s, {memory / 1e6:.0f} MB; "
       f"clock {by_clock:.2f} s, metrics {by_metrics:.2f} s")
@@ -100,4 +102,36 @@ python3 line.py "$bin/train-gpt" --threads 1 --batch 8 -m s.gguf --data text.txt
     --eval-every 50 --sample-every 100 --sample-tokens 8 || fail "the progress line is wrong"
 grep -q "^step,tokens,seconds,loss" <(head -1 living/metrics.csv) || fail "metrics.csv has no head"
 [ "$(wc -l <living/metrics.csv)" -ge 300 ] || fail "metrics.csv is short"
+
+# in a real terminal: what matters most fits 80 columns, the rest is shown in 200, and no line is torn when it is resized
+on_screen() { tmux -L "e2e-progress-$$" "$@"; }
+trap 'on_screen kill-server 2>/dev/null || true' EXIT
+on_screen -f /dev/null new-session -d -x 80 -y 24 "GT_TEST_STEP_SECONDS=0.3 '$bin/train-gpt' --threads 1 --batch 8 --micro 1 \
+    -m s.gguf --data text.txt --out screen --steps 2000 --sample-tokens 8; sleep 60"
+# shown PATTERN WIDTH: waits for the line; the screen has one such line, and none is wider
+shown() {
+    for ((i = 0; i < 300; ++i)); do
+        on_screen capture-pane -p >screen.txt
+        if grep -qE "$1" screen.txt; then
+            [ "$(grep -cE '^[0-9]+/2000 ' screen.txt)" = 1 ] || { cat screen.txt; fail "the line is torn"; }
+            [ "$(grep -E '^[0-9]+/2000 ' screen.txt | wc -L)" -lt "$2" ] || { cat screen.txt; fail "wider than $2"; }
+            return
+        fi
+        sleep 0.1
+    done
+    cat screen.txt
+    fail "not on a screen of $2 columns: $1"
+}
+shown '^[0-9]+/2000 [0-9]+% \| loss [0-9.]+ \| [0-9hms]+ left \| [0-9.k]+ tokens/s' 80
+on_screen resize-window -x 200 -y 24
+shown '^[0-9]+/2000 \[.{16}\] [0-9]+% \| loss .* left \| .*tokens/s .*\| lr .* MB' 200
+on_screen resize-window -x 60 -y 24
+shown '^[0-9]+/2000 [0-9]+% \| loss [0-9.]+ \| [0-9hms]+ left' 60
+on_screen send-keys C-c
+for ((i = 0; i < 300; ++i)); do
+    on_screen capture-pane -p >screen.txt
+    ! grep -q "run the same command to resume" screen.txt || break
+    sleep 0.1
+done
+grep -q "stopped after step" screen.txt || { cat screen.txt; fail "Ctrl+C in a terminal"; }
 echo "e2e-progress: passed"

@@ -28,7 +28,8 @@ done
 for made in small.gguf small-trained.gguf small-q8_0.gguf fashion-trained.gguf hosts.txt; do
     [ -s README.md/$made ] || fail "the commands of README.md did not make $made"
 done
-cmp README.md/small-trained.gguf README.md/ben.gguf || fail "the two hosts of README.md differ"
+cmp README.md/anna-trained.gguf README.md/ben-trained.gguf || fail "the two hosts of README.md differ"
+! cmp -s README.md/anna-trained.gguf README.md/small-trained.gguf || fail "two hosts trained the model of one"
 [ -s tools-README.md/tiny-f16.gguf ] || fail "the commands of tools/README.md did not make tiny-f16.gguf"
 
 # files in `code` from the top folder (a name with * is a pattern), links from the page's folder

@@ -86,21 +86,43 @@ expect 0 "the previous run is now in e.old-1" train -m s.gguf --data text.txt --
 [ "$(ls e.old-1 | grep -c checkpoint)" = 2 ] || fail "--fresh lost the old run"
 
 # flags of the run are kept; a conflicting flag is refused by name, an equal one is accepted
-expect 1 "was started with --steps 40, not 41" "${go[@]}" --steps 41
-expect 1 "was started with --batch 4, not 8" "${go[@]}" --batch 8
+again=("$bin/train-gpt" -m s.gguf --data text.txt --out c/run --export c/x.gguf --threads 1)
+expect 1 "was started with --steps 40, not 41" "${again[@]}" --steps 41
+expect 1 "was started with --batch 4, not 8" "${again[@]}" --batch 8
 expect 1 "was started with --lr 0.004, not 0.5" "${go[@]}" --lr 0.5
-expect 1 "was started with --replicator none, not demo" "${go[@]}" --replicator demo
+expect 1 "was started with --replicator auto, not demo" "${go[@]}" --replicator demo
 expect 0 "trained model" "${go[@]}" --replicator auto --lr 0.004 --eval-every 3
-expect 0 "resuming after step 40" "$bin/train-gpt" -m s.gguf --data text.txt --out c/run --export c/y.gguf
+expect 0 "this run is finished (step 40 of 40)" "$bin/train-gpt" -m s.gguf --data text.txt --out c/run --export c/y.gguf
 cmp c/x.gguf c/y.gguf || fail "restarting a finished run changed the model"
 
 # another text is another run; the same text in another place is not
 cp text.txt moved.txt
-expect 0 "resuming after step 40" "$bin/train-gpt" -m s.gguf --data moved.txt --out c/run --export c/y.gguf
+expect 0 "this run is finished" "$bin/train-gpt" -m s.gguf --data moved.txt --out c/run --export c/y.gguf
 (cat text.txt; echo "and one line more") >changed.txt
-expect 1 "the training data has changed since c/run/checkpoint-0000000040.gguf was saved" "${go[@]}" --data changed.txt
+expect 1 "the training data has changed since c/run/checkpoint-0000000040.gguf was saved" "${again[@]}" --data changed.txt
 grep -q -- "--fresh" out.txt || fail "no advice for another text"
-expect 0 "the previous run is now in c/run.old-1" "${go[@]}" --data changed.txt --fresh
+expect 0 "the previous run is now in c/run.old-1" "${go[@]}" --fresh
+
+# a finished run can be made longer: with a constant rate it is the run that was longer from the start
+long=(train -m s.gguf --data text.txt --schedule constant --warmup 0)
+expect 0 "12/12 100%" "${long[@]}" --steps 12 --out long --export long.gguf
+expect 0 "8/8 100%" "${long[@]}" --steps 8 --out short --export short.gguf
+expect 0 "12/12 100%" "${long[@]}" --out short --export short.gguf --extend 4
+cmp long.gguf short.gguf || fail "an extended run differs from a long one"
+expect 2 "has no run to continue" "${long[@]}" --out nothing --extend 4
+
+# a closed terminal saves, as Ctrl+C does; nohup trains on
+start -m s.gguf --data text.txt --out hup --steps 100000
+wait_for_step hup 3 $pid
+kill -HUP $pid
+code=0
+wait $pid || code=$?
+[ $code = 130 ] && grep -q "saved as hup/checkpoint-" out.txt || { cat out.txt; fail "a closed terminal did not save ($code)"; }
+nohup "$bin/train-gpt" -m s.gguf --data text.txt --threads 1 --batch 4 --out nohup --steps 60 --export nohup.gguf >out.txt 2>&1 &
+pid=$!
+wait_for_step nohup 3 $pid
+kill -HUP $pid
+wait $pid || { cat out.txt; fail "nohup did not keep the run"; }
 
 # one process per run
 start -m s.gguf --data text.txt --out f --steps 100000

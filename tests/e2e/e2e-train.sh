@@ -23,7 +23,7 @@ for arch in gpt2 llama; do
     awk -v a="$first" -v b="$learnt" 'BEGIN { exit !(b < 0.85 * a) }' || fail "$arch learnt nothing: $first to $learnt"
 
     # training further from its export starts at the loss it had
-    expect 0 "trained model: $arch-trained-trained.gguf" \
+    expect 0 "trained model: $arch-trained-2.gguf" \
         train -m $arch-trained.gguf --data $arch.tokens --steps 10 --lr 1e-6 --eval-every 1
     again=$(number val_loss $arch-trained-run/metrics.jsonl first)
     near "$again" "$learnt" 0.001 "$arch: fine-tuning does not begin where training stopped"
@@ -50,6 +50,11 @@ PY
     expect 0 "trained model" train -m $arch.gguf --steps 3 --out q8-run --export q8.gguf --export-type q8_0 --fresh
     expect 0 "" "$bin/generate" -m q8.gguf -p "the lord" -n 8 --threads 1
 done
+# a trained model is trained on with a tenth of the rate, and validated before its first step
+expect 0 "rate     4.00e-03, for new models" train -m gpt2.gguf --steps 2 --out new
+expect 0 "rate     4.00e-04, a tenth of that for new models, because gpt2-trained.gguf is trained already" \
+    train -m gpt2-trained.gguf --data gpt2.tokens --steps 2 --out tenth
+grep -q "step 0: validation loss" out.txt || { cat out.txt; fail "no validation before the first step"; }
 expect 0 "gpt2" "$bin/new-model" --from gpt2-q8_0.gguf -o from.gguf
 expect 0 "trained model" train -m from.gguf --data text.txt --steps 2
 
@@ -68,7 +73,7 @@ for tool in new-model prepare-data train-gpt train-vit generate classify export 
     ((++n))
     expect 0 "usage: $tool" "$bin/$tool" --help
     expect 0 "$tool (ggml-train)" "$bin/$tool" --version
-    expect 2 "$tool --help lists all flags" "$bin/$tool" --no-such-flag
+    expect 2 "$tool --help all lists all flags" "$bin/$tool" --no-such-flag
 done
 [ $n -ge 5 ] || fail "only $n programs are built"
 echo "e2e-train: passed"

@@ -6,7 +6,7 @@ tiny gpt2 s.gguf
 
 # data
 expect 1 "nowhere.txt" train -m s.gguf --data nowhere.txt --steps 5
-expect 1 "no data: name text with --data" train -m s.gguf --steps 5
+expect 1 "no data: name text files or folders" train -m s.gguf --steps 5
 mkdir -p locked/sub
 if su nobody -s /bin/sh -c true 2>/dev/null && [ "$(id -u)" = 0 ]; then
     # root can read every file: try as another user
@@ -55,7 +55,7 @@ expect 1 "nan.gguf: output_norm.bias contains NaN or Inf" train -m nan.gguf --da
 expect 0 "trained model" train -m s.gguf --data text.txt --steps 10 --save-every 5 --out kept --export kept.gguf
 expect 1 "lower --lr" train -m kept.gguf --data text.txt --steps 50 --lr 1e30 --clip 0 --schedule constant --warmup 0 --save-every 1 --out wild
 for file in wild/checkpoint-*.gguf; do
-    [ ! -e "$file" ] || expect 0 "" "$bin/export" "$file" -o wild.gguf
+    [ ! -e "$file" ] || expect 0 "" "$bin/export" "$file" -o wild.gguf --force
 done
 [ -z "$(ls wild | grep -v -e metrics -e .lock -e checkpoint)" ] || { ls wild; fail "files of a failed run remain"; }
 
@@ -84,7 +84,44 @@ expect 1 "text.txt: cannot be made" train -m s.gguf --data text.txt --steps 5 --
 expect 1 "there is no folder no/such" train -m s.gguf --data text.txt --steps 5 --out kept2 --export no/such/x.gguf
 ! grep -q "loss" out.txt || fail "the export path was checked only after training"
 
+# no output replaces a file by accident
+cp text.txt again.txt
+expect 1 "s.gguf exists" tiny gpt2 s.gguf
+expect 1 "kept.gguf exists" "$bin/export" kept -o kept.gguf
+expect 1 "is the input" "$bin/export" kept.gguf -o ./kept.gguf --force
+expect 1 "s.tokens exists" "$bin/prepare-data" -m s.gguf text.txt -o s.tokens
+expect 1 "is the input" "$bin/prepare-data" -m s.gguf again.txt -o again.txt --force
+cmp text.txt again.txt || fail "prepare-data changed its input"
+expect 1 "is a folder" "$bin/new-model" --preset gpt-tiny -o . --force
+expect 1 "would replace the model that is trained" train -m s.gguf --data text.txt --steps 5 --export ./s.gguf --out own
+expect 0 "the previous kept.gguf is now kept.gguf.old-1" train -m s.gguf --data text.txt --steps 2 --out kept3 --export kept.gguf
+expect 0 "trained model: kept4-trained.gguf" train -m s.gguf --data text.txt --steps 2 --out kept4
+
+# all text counts, wherever it is named; what is no text is refused
+head -c 30000 text.txt >half.txt
+expect 0 "in 2 files" train -m s.gguf --data half.txt --data text.txt --steps 1 --out two-files
+expect 0 "in 2 files" train -m s.gguf half.txt text.txt --steps 1 --out two-named
+expect 1 "nowhere.txt" train -m s.gguf --data nowhere.txt --data text.txt --steps 1 --out none
+expect 1 "contains NUL bytes" train -m s.gguf s.gguf --steps 1 --out none
+expect 1 "is a token file; name it alone" train -m s.gguf s.tokens text.txt --steps 1 --out none
+
 # wrong usage
+expect 2 "--steps is given twice: 1 and 2" train -m s.gguf text.txt --steps 1 --steps 2
+expect 2 "give one" train -m s.gguf text.txt --steps 1 --tokens 100
+expect 1 "no/such" train -m s.gguf no/such --steps 1 --out none
+expect 1 "tpu" train -m s.gguf nowhere.txt --device tpu --steps 1 --out none
+expect 2 "name the samples per step with --batch" "$bin/train-gpt" -m s.gguf -b 4
+expect 2 "--micro" "$bin/train-gpt" -m s.gguf -ub 4
+expect 2 "expected a number from 0 to 1" "$bin/generate" -m s.gguf -p a --top-p 3
+expect 2 "at least 0" "$bin/generate" -m s.gguf -p a --temp -1
+expect 2 "expected a number from 2" "$bin/plan" -m s.gguf --hosts 0
+expect 2 "--layers 0" "$bin/new-model" --preset gpt-tiny --layers 0 -o none.gguf
+expect 2 "--status 99999" "$bin/hub" --status 99999
+expect 0 "cpu:0" "$bin/train-gpt" --list-devices
+echo "the lord" >prompt.txt
+"$bin/generate" -m s.gguf -p "the lord" -n 8 -s 3 --temp 0.5 -t 1 >by-prompt.txt
+"$bin/generate" -m s.gguf -f prompt.txt -n 8 --seed 3 --temperature 0.5 --threads 1 >by-file.txt
+cmp by-prompt.txt by-file.txt || fail "generate -f reads another prompt"
 expect 2 "did you mean --batch?" "$bin/train-gpt" -m s.gguf --batsh 4
 expect 2 "--model is missing" "$bin/train-gpt" --data text.txt
 expect 2 "expected one of cosine" train -m s.gguf --schedule sine

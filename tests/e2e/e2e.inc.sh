@@ -25,15 +25,25 @@ expect() {
 tiny() {
     local arch=$1 file=$2
     shift 2
-    "$bin/new-model" --arch "$arch" --layers 2 --width 32 --heads 2 --context 32 -o "$file" "$@" >/dev/null
+    "$bin/new-model" --arch "$arch" $(unless_given "$*" "--layers 2" "--width 32" "--heads 2" "--context 32") -o "$file" "$@" >/dev/null
+}
+
+# unless_given ARGUMENTS FLAG_AND_VALUE...: those that the arguments do not have
+unless_given() {
+    local given=" $1 "
+    shift
+    for flag in "$@"; do
+        [[ $given == *" ${flag% *} "* ]] || echo "$flag"
+    done
 }
 
 # train OPTION...: train-gpt, small and on one thread; start OPTION...: the same in the background, as $pid
-train() { "$bin/train-gpt" --threads 1 --batch 4 --sample-tokens 8 "$@"; }
+train() { "$bin/train-gpt" $(small "$@") "$@"; }
 start() {
-    "$bin/train-gpt" --threads 1 --batch 4 --sample-tokens 8 "$@" >out.txt 2>&1 &
+    "$bin/train-gpt" $(small "$@") "$@" >out.txt 2>&1 &
     pid=$!
 }
+small() { unless_given "$*" "--threads 1" "--batch 4" "--sample-tokens 8"; }
 
 # losses FOLDER: the columns that must be equal in two runs: step, tokens, loss, lr, norm, validation loss
 losses() {

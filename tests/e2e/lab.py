@@ -19,7 +19,7 @@ from free_port import free_port
 
 TESTS = Path(__file__).resolve().parent
 PLACES = ("folder", "star", "direct", "s3")
-REPLICATORS = {"demo": [], "random": [], "diloco": ["--every", "4"], "full": []}
+REPLICATORS = {"demo": [], "loco": [], "random": [], "diloco": ["--every", "4"], "full": []}
 
 
 class Failed(Exception):

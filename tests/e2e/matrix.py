@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from lab import PLACES, REPLICATORS, Failed, Lab, Run, check, need_s3, until
 
 STEPS, KILL_AT = 40, 10
-SHORT = {("folder", "random", "host"), ("star", "full", "sequencer"), ("direct", "demo", "host"),
+SHORT = {("folder", "random", "host"), ("star", "full", "sequencer"), ("star", "loco", "host"), ("direct", "demo", "host"),
          ("s3", "diloco", "sequencer")}
 
 

@@ -141,6 +141,8 @@ bool train_host(
         while (rank.trainer().step() < static_cast<uint64_t>(plan.steps)) {
             (void) rank.trainer().train();
         }
+        StepResult rest;
+        rank.trainer().drain(rest);
         same = is_same(rank.state(), trained);
     });
     return same;
@@ -153,7 +155,7 @@ int run(char ** argv) {
     PrepareOptions                 prepare;
     prepare.inputs  = {argv[4]};
     prepare.threads = 1;
-    const TokenData tokens(cached_tokens(tokenizer, prepare));
+    const TokenData tokens(cached_tokens(tokenizer, prepare).path);
 
     TrainFlags f;
     f.model            = argv[3];
@@ -164,7 +166,8 @@ int run(char ** argv) {
     f.optim.every      = std::stoull(argv[8]);
     f.threads          = 1;
     Flags none;
-    f.visit_session(none);  // make_plan asks which flags were given
+    f.visit_run(none);  // make_plan asks which flags were given
+    f.visit_session(none);
     const RunInput in{
         .model        = &model,
         .T            = f.context,

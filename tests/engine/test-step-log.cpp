@@ -84,8 +84,8 @@ TEST_CASE("a_round_appears_in_the_progress_line_and_in_the_metrics") {
          .waited_for_hosts = 0.2}
     );
     CHECK_THAT(
-        log.line(), Contains("| round 1: anna, ben; late: cleo | up 12 MB, down 24 MB | waits "
-                             "20% for hosts |")
+        log.line(), Contains("| waits 20% for hosts | round 1: anna, ben; late: cleo | up 12 MB, "
+                             "down 24 MB |")
     );
     CHECK_THAT(
         read_text(f.dir / "metrics.jsonl"),
@@ -103,7 +103,7 @@ TEST_CASE("speed_memory_and_time_left_are_right") {
     StepLog log(f.dir.path(), 0, f.options(0));
     f.run(log, 1, 40);
     CHECK(
-        log.line() == "40/100 40% | loss 4.6000 | lr 1.00e-03 | 2.00k tokens/s | 123 MB | 30s left"
+        log.line() == "40/100 40% | loss 4.6000 | 30s left | 2.00k tokens/s | lr 1.00e-03 | 123 MB"
     );
 
     // Ten seconds of evaluation count for the time left, not for the speed.
@@ -115,6 +115,69 @@ TEST_CASE("speed_memory_and_time_left_are_right") {
     );
     f.run(log, 51, 100);
     CHECK_THAT(log.line(), Contains("100/100 100%") && !Contains("left"));
+}
+
+TEST_CASE("a_terminal_gets_the_most_valuable_fields_that_fit") {
+    Fixture        f;
+    size_t         width   = 200;
+    StepLogOptions options = f.options(1, 1000);
+    options.batch          = 160;
+    options.width          = [&] { return width; };
+    Progress progress(0, options);
+    f.time += 0.5;
+    const auto step = [&](uint64_t n) {
+        progress.step(
+            {.step       = n,
+             .loss       = 3.5f,
+             .lr         = 1e-3f,
+             .n_tokens   = 1000,
+             .n_samples  = 20,
+             .round      = n,
+             .in         = {"anna", "ben"},
+             .up_bytes   = 12'000'000,
+             .down_bytes = 24'000'000}
+        );
+    };
+    progress.val_loss(3.6f);
+    step(1);
+    CHECK(
+        progress.line() ==
+        "1/1000 [>               ] 0% | loss 3.5000 | 8m20s left | 2.00k tokens/s | val 3.6000 | "
+        "20 of 160 samples | waits 0% for hosts | round 1: anna, ben | up 12 MB, down 24 MB | "
+        "lr 1.00e-03 | 123 MB"
+    );
+    CHECK(
+        progress.line(79) == "1/1000 0% | loss 3.5000 | 8m20s left | 2.00k tokens/s | val 3.6000"
+    );
+    CHECK(progress.line(30) == "1/1000 0% | loss 3.5000");
+
+    // a terminal that has become narrower shows the old line in three rows; all of them are erased
+    width = 70;
+    f.time += 0.5;
+    step(2);
+    CHECK_THAT(f.text(), Contains("\033[2A\r\033[J2/1000 0% | loss 3.5000 | 8m19s left"));
+}
+
+TEST_CASE("what_takes_long_is_shown_on_a_terminal_only") {
+    Fixture f;
+    {
+        Progress progress(0, f.options(1, 10));
+        progress.working("step 1: 1/8");
+        CHECK_THAT(f.text(), Contains("0/10 [>               ] 0% | step 1: 1/8"));
+        f.time += 0.1;
+        progress.working("step 1: 2/8");
+        CHECK_THAT(f.text(), !Contains("2/8"));
+        f.time += 0.5;
+        progress.working("step 1: 3/8");
+        CHECK_THAT(f.text(), Contains("step 1: 3/8") && !Contains("loss"));
+        progress.step({.step = 1, .loss = 2.0f, .n_tokens = 1000});
+    }
+    CHECK_THAT(f.text().substr(f.text().rfind('\r')), Contains("loss 2.0") && !Contains("3/8"));
+
+    Fixture  plain;
+    Progress progress(0, plain.options(0, 10));
+    progress.working("step 1: 1/8");
+    CHECK(plain.text().empty());
 }
 
 TEST_CASE("the_progress_line_agrees_with_the_metrics_file") {
@@ -181,9 +244,7 @@ TEST_CASE("a_terminal_gets_one_line_redrawn_others_plain_lines") {
     }
     std::string text = f.text();
     CHECK(std::count(text.begin(), text.end(), '\n') == 2);
-    CHECK_THAT(
-        text, Contains("\r\033[K25/100 [====>           ] 25%") && Contains("\r\033[Khello\n")
-    );
+    CHECK_THAT(text, Contains("\r\033[K25/100 25% | loss") && Contains("\r\033[Khello\n"));
 
     Fixture g;
     {
@@ -200,10 +261,10 @@ TEST_CASE("metrics_stay_valid_json_with_nan_and_samples_stay_printable") {
     {
         StepLog log(f.dir.path(), 0, f.options(0));
         log.step({.step = 1, .loss = std::numeric_limits<float>::quiet_NaN()});
-        log.sample(1, "Once", " upon\na \033[31mtime");
+        log.sample(1, "\nOnce", " upon\na \033[31mtime");
     }
     CHECK_THAT(read_text(f.dir / "metrics.jsonl"), Contains("\"loss\":null"));
-    CHECK_THAT(f.text(), Contains("    Once upon\n    a .[31mtime\n"));
+    CHECK_THAT(f.text(), Contains("sample\n    Once upon\n    a .[31mtime\n"));
 }
 
 TEST_CASE("a_disabled_log_writes_nothing") {

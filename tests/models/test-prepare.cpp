@@ -191,25 +191,25 @@ TEST_CASE("the_cache_depends_on_text_and_tokenizer") {
     int            n_made = 0;
     options.inputs        = {dir / "a.txt"};
     options.progress      = [&](const PrepareProgress & p) { n_made += p.n_done == p.n_total; };
-    const auto first      = cached_tokens(bytes, options);
-    CHECK(cached_tokens(bytes, options) == first);
+    const auto first      = cached_tokens(bytes, options).path;
+    CHECK(cached_tokens(bytes, options).path == first);
     CHECK(n_made == 1);
-    const auto other = cached_tokens(gpt2, options);
+    const auto other = cached_tokens(gpt2, options).path;
     CHECK(other != first);
     CHECK(n_made == 2);
 
     write_text(first, read_text(first).substr(0, 300));  // damaged
-    CHECK(cached_tokens(bytes, options) == first);
+    CHECK(cached_tokens(bytes, options).path == first);
     CHECK(n_made == 3);
 
     write_text(dir / "a.txt", lines(200, "two"));
-    const auto second = cached_tokens(bytes, options);
+    const auto second = cached_tokens(bytes, options).path;
     CHECK(second != first);
     CHECK_FALSE(std::filesystem::exists(first));
     CHECK(std::filesystem::exists(other));
 
     options.inputs = {second};  // a token file is used directly
-    CHECK(cached_tokens(bytes, options) == second);
+    CHECK(cached_tokens(bytes, options).path == second);
     CHECK(n_made == 4);
 }
 

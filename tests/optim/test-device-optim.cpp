@@ -26,7 +26,7 @@ public:
         device_.write(device, host, bytes);
     }
     void                  wait() override { device_.wait(); }
-    void                  lend(const std::function<void()> & fn) override { device_.lend(fn); }
+    std::shared_ptr<void> access() override { return device_.access(); }
     const cuda::Kernels & kernels() const override { return device_.kernels(); }
 
     size_t n_read = 0, n_written = 0;
@@ -153,6 +153,53 @@ TEST_CASE("a_device_sends_the_messages_of_the_host_and_moves_the_same_weights", 
     }
 }
 
+TEST_CASE("local_steps_on_a_device_are_those_of_the_host", "[device]") {
+    OptimOptions options{.replicator = "loco", .rule = "sgd"};
+    SECTION("loco") {}
+    SECTION("muon, overlap") {
+        options.rule    = "auto";
+        options.overlap = true;
+    }
+    SECTION("diloco") {
+        options = {.replicator = "diloco", .rule = "adamw", .every = 2};
+    }
+    SimModel model;
+    Twins    twins(model, options);
+    Round    travelling{.step = 0};
+    for (uint64_t step = 0; step < 6; ++step) {
+        model.set_gradients(0, step);
+        twins.copy_gradients();
+        const size_t n_read = twins.device.n_read;
+        const Bytes  want   = twins.on_host->prepare(step, 0.1f).message;
+        REQUIRE(twins.on_device->prepare(step, 0.1f).message == want);
+        Round round{.step = step, .has_mine = true};
+        if (!want.empty()) {
+            round.messages = {{"a", 1, want}};
+        }
+        if (step == 3) {  // our message missed the commit
+            round.has_mine = false;
+            round.messages.clear();
+        }
+        for (Optimizer * optimizer : {twins.on_host.get(), twins.on_device.get()}) {
+            const Round & due = options.overlap ? travelling : round;
+            if (!due.has_mine && due.step == 3) {
+                optimizer->take_back(3);
+            }
+            optimizer->apply(due);
+        }
+        travelling = round;
+        // a quarter of the weights for the message, the update and a message taken back
+        size_t n_weights = 0;
+        for (const ParamView & param : twins.device_params) {
+            n_weights += param.weight.size();
+        }
+        if (options.replicator == "loco") {
+            CHECK(twins.device.n_read - n_read < 3 * n_weights * sizeof(float) / 2);
+        }
+        twins.check_equal();
+    }
+}
+
 TEST_CASE("a_device_takes_back_a_message_that_missed_the_commit", "[device]") {
     SimModel model;
     Twins    twins(model, small_demo());
@@ -238,12 +285,13 @@ TEST_CASE("a_device_without_peers_makes_the_steps_of_the_host", "[device]") {
     }
 }
 
-TEST_CASE("has_kernels_is_true_for_demo_and_for_training_alone", "[device]") {
+TEST_CASE("has_kernels_is_true_for_demo_and_for_local_steps", "[device]") {
     CHECK(has_kernels({.replicator = "demo", .rule = "sgd"}));
     CHECK(has_kernels({}));
     CHECK(has_kernels({.replicator = "none"}));
     CHECK_FALSE(has_kernels({.replicator = "full"}));
-    CHECK_FALSE(has_kernels({.replicator = "diloco"}));
+    CHECK(has_kernels({.replicator = "diloco"}));
+    CHECK(has_kernels({.replicator = "loco"}));
     CHECK_FALSE(has_kernels({.replicator = "random"}));
 }
 

@@ -8,7 +8,7 @@
 
 using namespace gt;
 
-static const Wire kAllWires[] = {Wire::fp32, Wire::fp16, Wire::q8, Wire::q4, Wire::q2};
+static const Wire kAllWires[] = {Wire::fp32, Wire::fp16, Wire::q8, Wire::q4, Wire::q2, Wire::q1};
 
 TEST_CASE("decoded_values_are_those_the_encoder_returned_and_near_the_originals") {
     for (const Wire wire : kAllWires) {

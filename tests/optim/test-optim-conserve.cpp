@@ -34,7 +34,7 @@ TEST_CASE("the_remainder_is_the_momentum_minus_the_content_of_the_message") {
     for (const ParamView & param : model.params({})) {
         shapes.push_back(shape_of(param));
     }
-    for (const Wire wire : {Wire::fp32, Wire::fp16, Wire::q8, Wire::q4, Wire::q2}) {
+    for (const Wire wire : {Wire::fp32, Wire::fp16, Wire::q8, Wire::q4, Wire::q2, Wire::q1}) {
         for (const Case & c : all_replicators(shapes, wire)) {
             for (int t = 0; t < static_cast<int>(shapes.size()); ++t) {
                 INFO(c.name << ", wire " << static_cast<int>(wire) << ", " << shapes[t].name);

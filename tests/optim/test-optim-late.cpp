@@ -88,8 +88,11 @@ private:
 class LateRun {
 public:
     LateRun(int n, const OptimOptions & options, float lr, Fates fates, Workers & workers)
-        : options_(options), every_(steps_per_round(options)), lr_(lr), fates_(std::move(fates)),
-          workers_(workers), travelling_(static_cast<size_t>(n)) {
+        : options_(options), every_(steps_per_round(options)),
+          n_fragments_(options.replicator == "loco" ? options.fragments : 1), lr_(lr),
+          fates_(std::move(fates)), workers_(workers),
+          made_(static_cast<size_t>(n), std::vector<uint64_t>(n_fragments_, 0)),
+          travelling_(static_cast<size_t>(n)) {
         for (int h = 0; h < n; ++h) {
             hosts_.push_back(std::make_unique<SimHost>(h, options, workers, small_shapes()));
         }
@@ -134,6 +137,9 @@ private:
                 continue;
             }
             Bowl::set_gradients(host->id, host->model);
+            for (uint64_t & n_steps : made_[host->id]) {
+                ++n_steps;
+            }
             const double folded = options_.replicator == "full" ? 1.0 : lr_;
             computed_.add(host->model.grad, folded);
             balance_.add(host->model.grad, folded);
@@ -147,6 +153,7 @@ private:
         }
         for (auto & host : hosts_) {
             if (due) {
+                made_[host->id][step / every_ % n_fragments_] = 0;
                 travelling_[host->id].push_back({round, fates[host->id] != Fate::left_out});
             }
             const bool waits = due && options_.overlap && fates[host->id] != Fate::behind;
@@ -163,10 +170,12 @@ private:
             }
             return;
         }
-        const double made = has_anchor(options_) ? double(every_ - 1) / double(every_) : 0.0;
+        const size_t f    = round.step / every_ % n_fragments_;
+        const auto   span = std::min<uint64_t>(every_ * n_fragments_, round.step + 1);
         double       n    = 0.0;
-        for (const Fate fate : fates) {
-            n += fate == Fate::behind ? made : 1.0;
+        for (size_t h = 0; h < fates.size(); ++h) {
+            const double made = has_anchor(options_) ? double(made_[h][f]) / double(span) : 0.0;
+            n += fates[h] == Fate::behind ? made : 1.0;
         }
         balance_.add(content(options_, round), -n);
     }
@@ -230,6 +239,7 @@ private:
         all.wire         = "fp32";
         all.top_k        = 1 << 20;
         all.rate         = 1.0f;
+        all.fragments    = 1;
         SimHost    probe = empty_host(all);
         const auto from = host.optimizer->state(), to = probe.optimizer->state();
         for (size_t i = 0; i < from.tensors.size(); ++i) {
@@ -257,11 +267,12 @@ private:
     }
 
     OptimOptions                          options_;
-    uint64_t                              every_;
+    uint64_t                              every_, n_fragments_;
     float                                 lr_;
     Fates                                 fates_;
     Workers &                             workers_;
     std::vector<std::unique_ptr<SimHost>> hosts_;
+    std::vector<std::vector<uint64_t>>    made_;        // by host and fragment: steps since a round
     std::vector<std::vector<Flight>>      travelling_;  // by host
     std::vector<uint64_t>                 digests_;     // of the shared state, by round
     Sum                                   computed_, balance_;
@@ -328,6 +339,7 @@ TEST_CASE("no_update_of_a_late_host_is_lost_or_applied_twice") {
         options.sign           = "off";
         options.decay          = std::nextafter(1.0f, 0.0f);
         options.residual_decay = 1.0f;
+        options.restore_norm   = "off";
         options.outer_lr       = 1.0f;
         options.outer_momentum = 0.0f;
         LateRun run(2, options, 0.05f, fates, workers);

@@ -182,7 +182,7 @@ TEST_CASE("every_option_of_the_optimizer_has_a_flag") {
     };
     o.visit(visit);
     // a new field does not compile here until it is added
-    const auto & [replicator, rule, sign, wire, chunk, top_k, rate, decay, every, seed, residual_decay, outer_lr, outer_momentum, weight_decay, decay_all, beta1, beta2, eps, muon_momentum, matrix, embedding, vector, median_norm, overlap] =
+    const auto & [replicator, rule, sign, wire, chunk, top_k, rate, decay, every, seed, fragments, residual_decay, outer_lr, outer_momentum, restore_norm, weight_decay, decay_all, beta1, beta2, eps, muon_momentum, matrix, embedding, vector, median_norm, overlap] =
         o;
     for (const void * field : std::initializer_list<const void *>{
              &replicator,
@@ -195,6 +195,8 @@ TEST_CASE("every_option_of_the_optimizer_has_a_flag") {
              &decay,
              &every,
              &seed,
+             &fragments,
+             &restore_norm,
              &residual_decay,
              &outer_lr,
              &outer_momentum,
@@ -214,5 +216,5 @@ TEST_CASE("every_option_of_the_optimizer_has_a_flag") {
              &vector.weight_decay}) {
         CHECK(visited.count(field) == 1);
     }
-    CHECK(visited.size() == 27);
+    CHECK(visited.size() == 29);
 }

@@ -100,8 +100,8 @@ TEST_CASE("a_replicator_is_one_file_and_one_row") {
 
 TEST_CASE("ids_on_the_wire_do_not_depend_on_the_order_of_the_table") {
     const std::vector<std::pair<std::string, int>> ids = {
-        {"demo", 0}, {"random", 1}, {"striding", 2},   {"slicing", 3},
-        {"full", 4}, {"diloco", 5}, {"sparseloco", 6}, {"none", 7}};
+        {"demo", 0},   {"random", 1},     {"striding", 2}, {"slicing", 3}, {"full", 4},
+        {"diloco", 5}, {"sparseloco", 6}, {"none", 7},     {"loco", 8}};
     Workers    workers(1);
     const auto message_of = [&](const std::string & name) {
         return SimHost(0, {.replicator = name, .every = 1}, workers).prepare(0);

@@ -1,13 +1,13 @@
 // tests/tools/ranks-fixture.h — small models, flags and runs of several ranks in one process; synthetic tokens.
 #pragma once
 
+#include "comm/local/check-ranks.h"
 #include "comm/local/run-ranks.h"
 #include "comm/meet.h"
 #include "ggml-train/run/checkpoint.h"
 #include "models/init.h"
 #include "tests/catch.h"
 #include "tests/scratch.h"
-#include "tools/train/check-ranks.h"
 #include "tools/train/memory-plan.h"
 #include "tools/train/rank.h"
 

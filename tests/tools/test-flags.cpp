@@ -1,6 +1,9 @@
 #include "tests/catch.h"
 #include "tools/cli/flags.h"
 
+#include <algorithm>
+#include <sstream>
+
 using namespace gt;
 using Catch::Matchers::Contains;
 
@@ -17,6 +20,8 @@ struct Options {
     uint64_t                 every   = 0;
     bool                     overlap = false;
     std::vector<std::string> files;
+    double                   share  = 0.5;
+    int                      rounds = 1;
 };
 
 Flags table(Options & o) {
@@ -33,7 +38,10 @@ Flags table(Options & o) {
     visit("tied", o.tied, "tied");
     visit("data", o.data, "data");
     visit("steps-per-round,every", o.every, "steps per round");
+    visit("share", o.share, "a share", {}, 0, 1);
+    visit("rounds", o.rounds, "rounds", {}, 1);
     visit("overlap", o.overlap, "overlap", {"0", "1"});
+    visit.refuse("ub", "name the micro-batch with --micro");
     visit.positional("FILES", o.files, "files");
     return visit;
 }
@@ -93,6 +101,51 @@ TEST_CASE("wrong_usage_is_named_with_a_hint") {
     CHECK_THROWS_AS(table(o).require("model"), UsageError);
 }
 
+TEST_CASE("a_flag_has_one_value_and_a_list_collects_them") {
+    CHECK_THAT(
+        complaint({"--steps", "3", "--steps", "4"}), Contains("--steps is given twice: 3 and 4")
+    );
+    CHECK_THAT(complaint({"-m", "a", "--model=b"}), Contains("--model is given twice"));
+    CHECK_THAT(complaint({"--portable", "--no-portable"}), Contains("given twice"));
+    CHECK(parse({"--steps", "3", "--steps", "3"}).steps == 3);
+    CHECK(parse({"--data", "a", "--data", "b"}).data == std::vector<std::string>{"a", "b"});
+}
+
+TEST_CASE("numbers_outside_their_range_are_refused") {
+    CHECK_THAT(
+        complaint({"--share", "1.5"}), Contains("--share 1.5: expected a number from 0 to 1")
+    );
+    CHECK_THAT(complaint({"--share", "-0.1"}), Contains("from 0 to 1"));
+    CHECK_THAT(complaint({"--rounds", "0"}), Contains("expected a number of at least 1"));
+    CHECK(parse({"--share", "1"}).share == 1.0);
+}
+
+TEST_CASE("flags_of_other_programs_are_led_to_ours") {
+    CHECK_THAT(complaint({"-ub", "4"}), Contains("-ub: name the micro-batch with --micro"));
+    CHECK_THAT(complaint({"--hlep"}), Contains("did you mean --help?"));
+    CHECK_THAT(complaint({"--", "x"}), !Contains("unexpected"));
+    Flags        none("tool", "takes nothing", "");
+    const char * words[] = {"tool", "x"};
+    CHECK_THROWS_WITH(none.parse(2, words), Contains("unexpected argument \"x\""));
+}
+
+TEST_CASE("the_short_help_shows_some_flags_and_no_line_is_longer_than_80_columns") {
+    Options o;
+    Flags   flags = table(o);
+    flags("many", o.model, std::string(40, 'x') + " " + std::string(40, 'y') + " more");
+    flags.shown_first({"model", "steps"});
+    const std::string brief = flags.help(false), all = flags.help();
+    CHECK_THAT(brief, Contains("--model") && Contains("--steps") && !Contains("--threads"));
+    CHECK_THAT(brief, Contains("--help all"));
+    CHECK_THAT(all, Contains("--threads") && Contains(" more\n"));
+    size_t             longest = 0;
+    std::istringstream lines(all + brief);
+    for (std::string line; std::getline(lines, line);) {
+        longest = std::max(longest, line.size());
+    }
+    CHECK(longest <= 80);
+}
+
 TEST_CASE("values_are_restored_exactly_from_their_text") {
     Options a, b;
     Flags   from = table(a), to = table(b);
@@ -121,7 +174,7 @@ TEST_CASE("older_spellings_are_accepted_and_stored_but_not_shown") {
     flags.set("steps-per-round", "5");
     CHECK(o.every == 5);
     const Flags::Values values = flags.values();
-    CHECK(values[values.size() - 2] == std::pair<std::string, std::string>("every", "5"));
+    CHECK(values[values.size() - 4] == std::pair<std::string, std::string>("every", "5"));
     CHECK_THAT(flags.help(), Contains("--steps-per-round") && !Contains("--every"));
 }
 
@@ -143,7 +196,7 @@ TEST_CASE("help_lists_groups_flags_and_defaults") {
     const std::string help = table(o).help();
     CHECK_THAT(help, Contains("usage: tool -m FILE") && Contains("Model:") && Contains("Run:"));
     CHECK_THAT(help, Contains("-m, --model TEXT") && Contains("[default 1000]"));
-    CHECK_THAT(help, Contains("cosine|linear; default cosine") && Contains("--no-tied"));
+    CHECK_THAT(help, Contains("cosine, linear; default cosine") && Contains("--no-tied"));
     CHECK_THAT(help, Contains("--version"));
 }
 

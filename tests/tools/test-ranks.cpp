@@ -31,7 +31,7 @@ TEST_CASE("any_number_of_ranks_trains_alike_whatever_they_share") {
 TEST_CASE("equal_gradients_make_equal_messages_states_and_weights_on_any_number_of_ranks") {
     const ModelConfig config = small("gpt2");
     for (const char * rule : {"sgd", "adamw", "muon"}) {
-        for (const char * replicator : {"demo", "random", "full", "diloco"}) {
+        for (const char * replicator : {"demo", "random", "full", "diloco", "loco"}) {
             RunPlan f           = some_plan(1, "none", 1, 1);
             f.optim.replicator  = replicator;
             f.optim.rule        = rule;

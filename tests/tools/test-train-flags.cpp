@@ -46,3 +46,22 @@ TEST_CASE("flags_of_older_checkpoints_are_restored") {
     CHECK(f.optim.sign == "on");
     CHECK(f.optim.overlap);
 }
+
+TEST_CASE("validations_take_at_most_a_tenth_of_a_run") {
+    for (const int64_t steps : {10, 20, 50, 100, 150, 400, 1000, 2000, 100000}) {
+        INFO(steps << " steps");
+        RunPlan draft;
+        draft.schedule.lr   = 1e-3f;
+        const RunPlan plan  = with_steps(draft, steps);
+        const int64_t n     = 1 + (steps + plan.eval_every - 1) / plan.eval_every;  // with step 0
+        const double  share = static_cast<double>(n * plan.eval_batches) / 3.0;     // in steps
+        CHECK(n >= 2);
+        CHECK(n <= 21);
+        CHECK(share <= 0.1 * static_cast<double>(steps) + 1e-9);
+    }
+    RunPlan given;
+    given.schedule.lr = 1e-3f;
+    given.eval_every  = 1;
+    CHECK(with_steps(given, 20).eval_every == 1);
+    CHECK(with_steps(given, 20).eval_batches == 16);
+}

@@ -121,7 +121,7 @@ std::string report_text(
             .text();
     }
     return format(
-               "%s: %zu pictures, %.2f %% right, loss %.4f\n", data.c_str(),
+               "%s: %zu pictures, accuracy %.2f %%, loss %.4f\n", data.c_str(),
                evaluation.answers.size(), 100.0 * evaluation.accuracy, evaluation.loss
            ) +
            (names.size() <= 20 ? matrix_text(matrix, names) : confusions_text(matrix, names));

@@ -20,7 +20,7 @@ int run_tool(const std::string & name, const std::function<void()> & body) {
         return 0;
     } catch (const UsageError & error) {
         std::fprintf(
-            stderr, "%s: %s\n(%s --help lists all flags)\n", name.c_str(), error.what(),
+            stderr, "%s: %s\n(%s --help all lists all flags)\n", name.c_str(), error.what(),
             name.c_str()
         );
         return 2;
@@ -82,6 +82,32 @@ void Flags::Flag::assign(const std::string & text) const {
         throw UsageError("--" + name() + " " + text + ": expected one of " + joined(choices, ", "));
     }
     std::visit([&](auto * at) { parse_value(name(), text, *at); }, field);
+    check_range(text);
+}
+
+void Flags::Flag::check_range(const std::string & text) const {
+    const double value = std::visit(
+        [&](const auto * at) {
+            using T = std::remove_cvref_t<decltype(*at)>;
+            if constexpr (std::is_arithmetic_v<T>) {
+                return static_cast<double>(*at);
+            } else {
+                return least;
+            }
+        },
+        field
+    );
+    if (value < least || value > most) {
+        throw UsageError(
+            "--" + name() + " " + text + ": expected " +
+            (most < kNoLimit ? format("a number from %g to %g", least, most)
+                             : format("a number of at least %g", least))
+        );
+    }
+}
+
+bool Flags::Flag::is_list() const {
+    return std::holds_alternative<std::vector<std::string> *>(field);
 }
 
 std::string Flags::Flag::text() const {
@@ -91,21 +117,42 @@ std::string Flags::Flag::text() const {
     return std::visit([](const auto * at) { return value_text(*at); }, field);
 }
 
+// Two columns of at most 80 characters.
+static std::string help_row(const std::string & left, const std::string & right) {
+    constexpr size_t kLeft = 28, kWidth = 80;
+    std::string      text = "  " + left, line(kLeft + 1, ' ');
+    if (text.size() < kLeft) {
+        text.resize(kLeft, ' ');
+        line = text + " ";
+        text.clear();
+    } else {
+        text += "\n";
+    }
+    size_t begin = line.size();
+    for (const std::string & word : split(right, ' ')) {
+        if (line.size() > begin && line.size() + 1 + word.size() > kWidth) {
+            text += line + "\n";
+            line.assign(kLeft + 1, ' ');
+            begin = line.size();
+        }
+        line += (line.size() > begin ? " " : "") + word;
+    }
+    return text + line + "\n";
+}
+
 // "  -m, --model TEXT          model to train [default x]"
 std::string Flags::Flag::help_line() const {
-    const bool is_text = std::holds_alternative<std::string *>(field) ||
-                         std::holds_alternative<std::vector<std::string> *>(field);
-    std::string left = (letter().empty() ? "    --" : "-" + letter() + ", --") + name();
+    const bool  is_text = std::holds_alternative<std::string *>(field) || is_list();
+    std::string left    = (letter().empty() ? "    --" : "-" + letter() + ", --") + name();
     left += is_bool() ? "" : is_text ? " TEXT" : " N";
-    std::string extra = is_bool() ? "" : joined(choices, "|");
+    std::string extra = is_bool() ? "" : joined(choices, ", ");
     if (is_bool()) {
         extra = default_text == "true" ? "default on; --no-" + name() + " turns it off" : "";
     } else if (!default_text.empty() && default_text != "0") {
         extra += (extra.empty() ? "default " : "; default ") +
                  (default_text == "\n" ? "\\n" : default_text);
     }
-    return format("  %-26s %s", left.c_str(), help.c_str()) +
-           (extra.empty() ? "" : " [" + extra + "]") + "\n";
+    return help_row(left, help + (extra.empty() ? "" : " [" + extra + "]"));
 }
 
 // --- the table -----------------------------------------------------------------------------------------
@@ -158,13 +205,18 @@ static size_t edit_distance(const std::string & a, const std::string & b) {
 std::string Flags::nearest(const std::string & name) const {
     std::string best;
     size_t      best_distance = std::max<size_t>(2, name.size() / 3) + 1;
-    for (const Flag & flag : flags_) {
-        const bool   begins   = !name.empty() && flag.name().starts_with(name);
-        const size_t distance = begins ? 1 : edit_distance(name, flag.name());
+    const auto  try_name      = [&](const std::string & known) {
+        const bool   begins   = !name.empty() && known.starts_with(name);
+        const size_t distance = begins ? 1 : edit_distance(name, known);
         if (distance < best_distance) {
-            best          = flag.name();
+            best          = known;
             best_distance = distance;
         }
+    };
+    try_name("help");
+    try_name("version");
+    for (const Flag & flag : flags_) {
+        try_name(flag.name());
     }
     return best;
 }
@@ -173,6 +225,9 @@ std::string Flags::nearest(const std::string & name) const {
 Flags::Flag & Flags::expect(const std::string & word, const std::string & name) {
     if (const Flag * flag = find(name)) {
         return const_cast<Flag &>(*flag);
+    }
+    if (const auto it = refused_.find(name); it != refused_.end()) {
+        throw UsageError(word + ": " + it->second);
     }
     const std::string best = nearest(name);
     throw UsageError(
@@ -187,7 +242,7 @@ void Flags::parse(int argc, const char * const * argv) {
         // arguments without a flag
         if (only_values || word.empty() || word[0] != '-' || word == "-") {
             if (positional_ == nullptr) {
-                throw UsageError("\"" + word + "\" belongs to no flag");
+                throw UsageError("unexpected argument \"" + word + "\"");
             }
             positional_->push_back(word);
             continue;
@@ -197,7 +252,8 @@ void Flags::parse(int argc, const char * const * argv) {
             continue;
         }
         if (word == "--help" || word == "-h") {
-            std::fputs(help().c_str(), stdout);
+            const bool all = i + 1 < argc && std::string(argv[i + 1]) == "all";
+            std::fputs(help(all || first_.empty()).c_str(), stdout);
             throw Leave();
         }
         if (word == "--version") {
@@ -230,8 +286,14 @@ void Flags::parse(int argc, const char * const * argv) {
             }
             text = argv[i];
         }
+        if (flag.given && !flag.is_list() && flag.given_text != text) {
+            throw UsageError(
+                "--" + flag.name() + " is given twice: " + flag.given_text + " and " + text
+            );
+        }
         flag.assign(text);
-        flag.given = true;
+        flag.given      = true;
+        flag.given_text = text;
     }
 }
 
@@ -270,23 +332,35 @@ Flags::Values Flags::values() const {
     return values;
 }
 
-std::string Flags::help() const {
+bool Flags::is_first(const Flag & flag) const {
+    return std::any_of(first_.begin(), first_.end(), [&](const std::string & name) {
+        return flag.has_name(name);
+    });
+}
+
+std::string Flags::help(bool all) const {
     std::string text = program_ + " — " + purpose_ + "\n\nusage: " + program_ + " " + usage_ + "\n";
     if (positional_ != nullptr) {
-        text += format("\n  %-26s %s\n", positional_name_.c_str(), positional_help_.c_str());
+        text += "\n" + help_row(positional_name_, positional_help_);
     }
-    const std::string * group = nullptr;
+    const std::string * group  = nullptr;
+    size_t              n_more = 0;
     for (const Flag & flag : flags_) {
+        if (!all && !is_first(flag)) {
+            ++n_more;
+            continue;
+        }
         if (group == nullptr || *group != flag.group) {
             group = &flag.group;
             text += "\n" + (group->empty() ? "Flags" : *group) + ":\n";
         }
         text += flag.help_line();
     }
-    return text + "\n" +
-           format(
-               "  %-26s %s\n  %-26s %s\n", "-h, --help", "this text", "    --version", "version"
-           );
+    text += "\n" + help_row("-h, --help", first_.empty() ? "this text" : "the usual flags");
+    if (n_more > 0) {
+        text += help_row("    --help all", format("all flags: %zu more", n_more));
+    }
+    return text + help_row("    --version", "version");
 }
 
 }  // namespace gt

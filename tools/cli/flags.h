@@ -19,8 +19,9 @@
 //   }
 //
 // Numbers may end in k, M, G, T (powers of 1000) or Ki, Mi, Gi. --x=1 and --x 1 are the same; a bool is
-// --x, --no-x, or --x 0|1|true|false; a list is given by repeating its flag. --help and --version are
-// built in. Option structs of other folders need only such a template, not this header.
+// --x, --no-x, or --x 0|1|true|false; a list is given by repeating its flag, any other flag has one value.
+// --help, --help all and --version are built in. Option structs of other folders need only such a
+// template, not this header.
 //
 // A name may list more spellings: "steps-per-round,every". One letter is the short form; the others are
 // older spellings, accepted everywhere but not shown. Checkpoints and the settings at a hub store a flag
@@ -29,6 +30,8 @@
 
 #include "ggml-train/base/base.h"
 
+#include <limits>
+#include <map>
 #include <variant>
 
 namespace gt {
@@ -53,21 +56,37 @@ public:
     void group(const std::string & title) { group_ = title; }
 
     // One row: names, field with its default in it, help. choices: the values that a string may have;
-    // for a bool the two texts that stand for false and true. REQUIRES: field outlives this.
+    // for a bool the two texts that stand for false and true. least, most: the range of a number.
+    // REQUIRES: field outlives this.
     template <class T>
     void operator()(
         const std::string &      names,
         T &                      field,
         const std::string &      help,
-        std::vector<std::string> choices = {}
+        std::vector<std::string> choices = {},
+        double                   least   = -kNoLimit,
+        double                   most    = kNoLimit
     ) {
-        add({.names = names, .field = &field, .help = help, .choices = std::move(choices)});
+        add(
+            {.names   = names,
+             .field   = &field,
+             .help    = help,
+             .choices = std::move(choices),
+             .least   = least,
+             .most    = most}
+        );
     }
 
     // Arguments without a flag. Without this call none are allowed.
     void positional(
         const std::string & name, std::vector<std::string> & values, const std::string & help
     );
+
+    // A flag of similar programs that would mislead here: refused with this advice.
+    void refuse(const std::string & name, const std::string & advice) { refused_[name] = advice; }
+
+    // The flags that --help shows; the others need --help all. Without this call it shows all.
+    void shown_first(std::vector<std::string> names) { first_ = std::move(names); }
 
     // Reads the command line. --help and --version print and end the program (through run_tool).
     void parse(int argc, const char * const * argv);
@@ -83,9 +102,12 @@ public:
     // Stored names and values of all flags; `set` restores them exactly.
     Values values() const;
 
-    std::string help() const;
+    // At most 80 columns wide.
+    std::string help(bool all = true) const;
 
 private:
+    static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
     using Field = std::variant<
         bool *,
         int *,
@@ -101,7 +123,9 @@ private:
         Field                    field;
         std::string              help;
         std::vector<std::string> choices;
+        double                   least, most;
         std::string              group{}, default_text{};
+        std::string              given_text{};
         bool                     given = false;
 
         bool        has_name(const std::string & name) const;
@@ -109,8 +133,10 @@ private:
         std::string letter() const;
         std::string stored_name() const;
         bool        is_bool() const { return std::holds_alternative<bool *>(field); }
+        bool        is_list() const;
         void        assign(const std::string & text) const;  // to the field
-        std::string text() const;                            // of the field
+        void        check_range(const std::string & text) const;
+        std::string text() const;  // of the field
         std::string help_line() const;
     };
 
@@ -118,11 +144,15 @@ private:
     const Flag * find(const std::string & name) const;
     Flag &       expect(const std::string & word, const std::string & name);
     std::string  nearest(const std::string & name) const;
+    bool         is_first(const Flag & flag) const;
 
     std::string                program_, purpose_, usage_, group_;
     std::vector<Flag>          flags_;
     std::string                positional_name_, positional_help_;
     std::vector<std::string> * positional_ = nullptr;
+
+    std::map<std::string, std::string> refused_;  // by name: advice
+    std::vector<std::string>           first_;    // names
 };
 
 // Runs a program's body. An Error becomes `name: message` and exit code 1, wrong usage 2.

@@ -1,4 +1,5 @@
-// tools/cli/interrupt.h — the first Ctrl+C ends a run after its step; a second one exits at once.
+// tools/cli/interrupt.h — the first Ctrl+C ends a run after its step; a second one exits at once. SIGTERM and
+// a closed terminal do the same.
 #pragma once
 
 #include <csignal>
@@ -13,24 +14,32 @@ public:
         n_asked() = 0;
         std::signal(SIGINT, handle);
         std::signal(SIGTERM, handle);
+        hang_up(handle);
     }
     ~Interrupt() {
         std::signal(SIGINT, SIG_DFL);
         std::signal(SIGTERM, SIG_DFL);
+        hang_up(SIG_DFL);
     }
 
     static bool asked() { return n_asked() > 0; }
 
 private:
+    static void hang_up(void (*action)(int)) {
+        if (std::signal(SIGHUP, action) == SIG_IGN) {
+            std::signal(SIGHUP, SIG_IGN);  // nohup
+        }
+    }
     static volatile std::sig_atomic_t & n_asked() {
         static volatile std::sig_atomic_t n = 0;
         return n;
     }
-    static void handle(int) {
+    static void handle(int signal) {
         n_asked() = n_asked() + 1;
-        if (n_asked() > 1) {
+        if (n_asked() > 1 && signal != SIGHUP) {
             _exit(130);
         }
+        std::signal(SIGPIPE, SIG_IGN);  // the reader of our output may be gone, too
         static const char text[] =
             "\nfinishing this step, then saving; Ctrl+C again exits at once\n";
         (void) !write(STDERR_FILENO, text, sizeof(text) - 1);

@@ -1,7 +1,7 @@
 // tools/selftest/selftest-nccl.cpp — tests NCCL between all GPUs.
+#include "comm/local/check-ranks.h"
 #include "ggml-train/cuda/table.h"
 #include "tools/selftest/selftest-cuda.h"
-#include "tools/train/check-ranks.h"
 
 namespace gt {
 
@@ -33,10 +33,10 @@ public:
         kernels().copy_in(nullptr, device, host, bytes);
         wait();
     }
-    void wait() override { kernels().synchronize(nullptr); }
-    void lend(const std::function<void()> & fn) override {
+    void                  wait() override { kernels().synchronize(nullptr); }
+    std::shared_ptr<void> access() override {
         wait();
-        fn();
+        return nullptr;
     }
     const cuda::Kernels & kernels() const override {
         cuda::set_device(index_);

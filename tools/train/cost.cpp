@@ -1,6 +1,7 @@
 #include "tools/train/cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace gt {
 
@@ -11,8 +12,12 @@ Cost estimate(
     double                         compute_s
 ) {
     Cost cost;
-    cost.every       = steps_per_round(optim);
-    cost.round_bytes = message_bytes(optim, params, cost.every - 1);
+    cost.every          = steps_per_round(optim);
+    const auto n_rounds = static_cast<int64_t>(rounds_per_cycle(optim));
+    for (int64_t i = 0; i < n_rounds; ++i) {
+        cost.round_bytes += message_bytes(optim, params, (i + 1) * cost.every - 1);
+    }
+    cost.round_bytes /= n_rounds;
     const bool dense = is_dense(optim);  // exchanged in a butterfly
     const auto bytes = static_cast<double>(cost.round_bytes);
     // up once, down from everybody else; or shares of the others, and the means
@@ -31,6 +36,12 @@ Cost estimate(
     cost.up_gb_day          = rounds_day * bytes / 1e9;
     cost.down_gb_day        = rounds_day * down / 1e9;
     return cost;
+}
+
+double expected_share(uint64_t fragments) {
+    constexpr double kOfFour = 0.93, kOfFifteen = 0.82;
+    const double     slope = (kOfFifteen - kOfFour) / std::log(15.0 / 4.0);
+    return std::clamp(kOfFour + slope * std::log(static_cast<double>(fragments) / 4.0), 0.0, 1.0);
 }
 
 }  // namespace gt

@@ -7,8 +7,8 @@
 namespace gt {
 
 struct Cost {
-    int64_t     round_bytes = 0;                     // size of one host's message; 0: none is sent
-    uint64_t    every       = 1;                     // steps per round
+    int64_t     round_bytes = 0;  // of one host's message, on average; 0: none is sent
+    uint64_t    every       = 1;  // steps per round
     double      step_s = 0.0, overlapped_s = 0.0;    // without and with overlap
     double      up_gb_day = 0.0, down_gb_day = 0.0;  // of one host
     std::string slowest;                             // host with the slowest link; empty: none
@@ -22,5 +22,9 @@ Cost estimate(
     const std::vector<HostEntry> & hosts,
     double                         compute_s
 );
+
+// The share of full synchronisation's gain that loco keeps with so many fragments: the line through the
+// results of tests/bench/converge.py (text, 4 hosts, 1200 steps) over the logarithm of the fragments.
+double expected_share(uint64_t fragments);
 
 }  // namespace gt

@@ -1,7 +1,7 @@
 #include "tools/train/rank.h"
 
+#include "comm/local/check-ranks.h"
 #include "ggml-train/graph/compute.h"
-#include "tools/train/check-ranks.h"
 
 #include <algorithm>
 #include <chrono>
@@ -51,6 +51,32 @@ private:
     std::chrono::duration<double> seconds_;
 };
 
+// Tells after every micro-batch.
+class WatchedGraph : public StepRunner {
+public:
+    WatchedGraph(
+        std::unique_ptr<StepRunner> graph, const std::function<void(bool)> & watch, bool training
+    )
+        : graph_(std::move(graph)), watch_(watch), training_(training) {}
+
+    double run(const Batch & batch, float scale, bool first) override {
+        const double loss = graph_->run(batch, scale, first);
+        if (watch_) {
+            watch_(training_);
+        }
+        return loss;
+    }
+    void                 follow() override { graph_->follow(); }
+    std::vector<float>   logits() const override { return graph_->logits(); }
+    size_t               activation_bytes() const override { return graph_->activation_bytes(); }
+    const GraphOptions & options() const override { return graph_->options(); }
+
+private:
+    std::unique_ptr<StepRunner>       graph_;
+    const std::function<void(bool)> & watch_;
+    bool                              training_;
+};
+
 std::unique_ptr<StepRunner> slowed(std::unique_ptr<StepRunner> graph, int64_t batch) {
     const char * text = std::getenv("GT_TEST_STEP_SECONDS");
     if (!text) {
@@ -73,8 +99,8 @@ static DeviceSpec device_of(const std::string & devices, int rank) {
     return specs.size() == 1 ? specs[0] : specs[static_cast<size_t>(rank)];
 }
 
-Form form_of(const RunPlan & plan) {
-    return plan.portable ? Form::portable : best_form(parse_devices(plan.device)[0]);
+Form form_of(const TrainFlags & train) {
+    return train.portable ? Form::portable : best_form(parse_devices(train.device)[0]);
 }
 
 TrainRank::TrainRank(
@@ -104,22 +130,25 @@ TrainRank::TrainRank(
 }
 
 void TrainRank::make_shards(const RunPlan & plan, const ModelConfig & config) {
-    const CutRows cut_rows = [&](const ParamView & param) { return gt::cut_rows(optim_, param); };
-    const auto    shapes   = param_shapes(tensor_specs(config));
+    const auto           shapes = param_shapes(tensor_specs(config));
+    std::vector<int64_t> rows;
+    for (const ParamView & shape : shapes) {
+        rows.push_back(cut_rows(optim_, shape));
+    }
     if (plan.shard == "full") {
         ModelConfig window = config;
         window.n_layer     = std::min(config.n_layer, kWindowBlocks);
         model_             = make_model(backend_, window, true);
         auto stream        = std::make_unique<Stream>(
-            backend_, model_->weights(), shapes, ranks_, has_kernels(optim_), cut_rows
+            backend_, model_->weights(), shapes, rows, ranks_, has_kernels(optim_)
         );
         stream_ = stream.get();
         shards_ = std::move(stream);
     } else {
         model_  = make_model(backend_, config, true);
         shards_ = make_whole_shards(
-            backend_, model_->weights(), shapes, ranks_, plan.shard != "none", has_kernels(optim_),
-            cut_rows
+            backend_, model_->weights(), shapes, rows, ranks_, plan.shard != "none",
+            has_kernels(optim_)
         );
     }
 }
@@ -158,11 +187,11 @@ void TrainRank::make_graphs(const RunPlan & plan, const ModelConfig & config) {
         .smoothing  = plan.smoothing,
         .mixup      = plan.mixup,
         .depth      = plan.depth};
-    graph_            = slowed(make_graph(options), plan.batch);
+    graph_ = std::make_unique<WatchedGraph>(slowed(make_graph(options), plan.batch), watch_, true);
     options.goal      = plan.logits ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
     options.smoothing = 0.0f;
     options.mixup = options.depth = false;
-    eval_                         = make_graph(options);
+    eval_ = std::make_unique<WatchedGraph>(make_graph(options), watch_, false);
 }
 
 RankMemory TrainRank::memory() const {

@@ -29,8 +29,8 @@ struct RankMemory {
     size_t activations = 0;
 };
 
-// How layers are computed on the plan's devices.
-Form form_of(const RunPlan & plan);
+// How layers are computed on the devices.
+Form form_of(const TrainFlags & train);
 
 class TrainRank {
 public:
@@ -46,6 +46,9 @@ public:
     Trainer &    trainer() { return *trainer_; }
     StepRunner & graph() { return *graph_; }
     StepRunner & eval() { return *eval_; }
+
+    // Called after every micro-batch of this rank; training: of a step, not of a validation.
+    void watch(std::function<void(bool training)> watch) { watch_ = std::move(watch); }
 
     // Of the whole host: memory of all ranks; only rank 0 may touch it (on_first).
     HostState & state() { return state_; }
@@ -72,6 +75,7 @@ private:
     HostState                    state_;
     std::unique_ptr<SharedState> shared_;
     std::unique_ptr<StepRunner>  graph_, eval_;
+    std::function<void(bool)>    watch_;
     std::unique_ptr<Trainer>     trainer_;
 };
 

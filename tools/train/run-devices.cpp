@@ -1,5 +1,11 @@
 #include "tools/train/run-devices.h"
 
+#include "ggml-train/base/text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
 namespace gt {
 
 void run_devices(
@@ -22,6 +28,25 @@ void run_devices(
         ));
     }
     run_ranks_nccl(indices, fn);
+}
+
+std::string device_list() {
+    std::map<std::string, int> n_of;
+    std::string                text;
+    for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+        ggml_backend_dev_t dev  = ggml_backend_dev_get(i);
+        std::string        name = ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev));
+        std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
+            return static_cast<char>(std::tolower(c));
+        });
+        size_t free = 0, total = 0;
+        ggml_backend_dev_memory(dev, &free, &total);
+        text += format(
+            "  %s:%d  %s, %s\n", name.c_str(), n_of[name]++, ggml_backend_dev_description(dev),
+            bytes_text(total).c_str()
+        );
+    }
+    return "devices (--device):\n" + text;
 }
 
 }  // namespace gt

@@ -13,6 +13,9 @@ void run_devices(
     const std::string & devices, int n_ranks, const std::function<void(LocalGroup & ranks)> & fn
 );
 
+// All devices that --device can name, one per line with their memory.
+std::string device_list();
+
 // An Error if the device is missing, or if kernels that are linked into this program (CUDA) do not
 // compute there what the CPU computes.
 void check_device(const DeviceSpec & device);

@@ -7,6 +7,7 @@
 #include "tools/cli/interrupt.h"
 #include "tools/train/measure.h"
 #include "tools/train/run-devices.h"
+#include "tools/train/settle.h"
 #include "tools/train/summary.h"
 
 #include <algorithm>
@@ -22,28 +23,6 @@ constexpr const char * kData = "data-digest";
 
 bool all_finite(std::span<const float> values) {
     return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
-}
-
-// Problems that would otherwise show only after hours of training.
-void check_start(const RunPlan & plan, const ModelFile & model) {
-    for (const ModelTensor & tensor : model.tensors) {
-        if (!all_finite(tensor.data)) {
-            throw Error(
-                plan.model + ": " + tensor.spec.name +
-                " contains NaN or Inf; the file is damaged, copy it again"
-            );
-        }
-    }
-    if (plan.compute != "f32" && form_of(plan) == Form::fused) {
-        throw Error(
-            "--compute " + plan.compute +
-            ": the fused ops of the CPU are F32 only; add --portable, or use a device"
-        );
-    }
-    const std::filesystem::path folder = std::filesystem::path(plan.export_to).parent_path();
-    if (!folder.empty() && !std::filesystem::is_directory(folder)) {
-        throw Error("--export " + plan.export_to + ": there is no folder " + folder.string());
-    }
 }
 
 // The run on one rank of this host. All ranks run the same lines; only rank 0 writes files, prints, and
@@ -69,7 +48,9 @@ public:
         const double compute_s =
             session_.alone() ? 0.0 : measure_gradient(plan_, rank_, data_, ranks_, 1);
         on_first(ranks_, [&] {
-            print_summary(plan_, model_.file.config, rank_.memory(), session_, compute_s);
+            print_summary(
+                plan_, model_.file.config, rank_.memory(), rank_.state(), session_, compute_s
+            );
         });
         join(model_.fresh && plan_.checkpoint.empty());
         log_ = std::make_unique<StepLog>(
@@ -78,11 +59,20 @@ public:
                 .enabled = ranks_.rank() == 0,
                 .steps   = static_cast<uint64_t>(plan_.steps),
                 .every   = plan_.log_every,
+                .batch   = static_cast<uint64_t>(plan_.batch),
                 .unit    = plan_.unit}
         );
+        if (ranks_.rank() == 0) {
+            rank_.watch([this](bool training) { show_work(training); });
+            session_.log().to([this](const std::string & text) { log_->note(text); });
+        }
+        if (trainer().step() == 0 && session_.is_first() && !at_end() && !is_interrupted()) {
+            validate(0);
+        }
         while (!at_end() && !is_interrupted()) {
             const double waited = waited_for_data();
-            StepResult   result = trainer().train();
+            n_work_             = 0;
+            StepResult result   = trainer().train();
             if (at_end()) {
                 trainer().drain(result);
             }
@@ -92,6 +82,12 @@ public:
             after_step(result.step + 1, result.validate);
         }
         return from_first(ranks_, [&] { return finish(); });
+    }
+
+    ~Run() {
+        if (ranks_.rank() == 0) {
+            session_.log().to(nullptr);
+        }
     }
 
 private:
@@ -131,26 +127,48 @@ private:
         }
         trainer().join(mark_, fresh);
         if (trainer().step() > 0 && ranks_.rank() == 0) {
-            std::printf(
-                "resuming after step %llu\n", static_cast<unsigned long long>(trainer().step())
-            );
+            const auto step = static_cast<unsigned long long>(trainer().step());
+            if (at_end()) {
+                std::printf(
+                    "this run is finished (step %llu of %lld)%s\n", step,
+                    static_cast<long long>(plan_.steps),
+                    session_.alone() ? "; --extend N continues it, --fresh starts over" : ""
+                );
+            } else {
+                std::printf("resuming after step %llu\n", step);
+            }
             std::fflush(stdout);
+        }
+    }
+
+    // For a step or a validation that takes long: its micro-batches.
+    void show_work(bool training) {
+        const int64_t all = training ? plan_.batch / plan_.micro / ranks_.size() : n_validation_;
+        std::string   text =
+            training ? format("step %llu: ", static_cast<unsigned long long>(trainer().step() + 1))
+                       : "validating: ";
+        ++n_work_;
+        text += std::to_string(n_work_) + (all >= n_work_ ? "/" + std::to_string(all) : "");
+        log_->working(text);
+    }
+
+    void validate(uint64_t step) {
+        n_work_           = 0;
+        const Score score = Evaluator(ranks_, rank_.eval()).validate(data_, at_end());
+        n_validation_     = n_work_;
+        if (score.loss >= 0.0) {
+            log_->eval(step, static_cast<float>(score.loss), static_cast<float>(score.accuracy));
         }
     }
 
     // Validation, sample and checkpoint, where they are due.
     void after_step(uint64_t step, bool validation_is_ours) {
         if ((due(plan_.eval_every, step) && validation_is_ours) || at_end()) {
-            const Score score = Evaluator(ranks_, rank_.eval()).validate(data_, at_end());
-            if (score.loss >= 0.0) {
-                log_->eval(
-                    step, static_cast<float>(score.loss), static_cast<float>(score.accuracy)
-                );
-            }
+            validate(step);
         }
         on_first(ranks_, [&] {
-            const int64_t every =
-                samples_.every ? samples_.every : std::max<int64_t>(1, plan_.steps / 10);
+            const int64_t usual = plan_.steps < 50 ? plan_.steps : plan_.steps / 10;
+            const int64_t every = samples_.every ? samples_.every : usual;
             if (samples_.generate && (due(every, step) || at_end())) {
                 log_->sample(
                     step, samples_.prompt, samples_.generate(WholeWeights(rank_.state()).views)
@@ -171,6 +189,9 @@ private:
             ));
             log_->note("run the same command to resume");
             return 130;
+        }
+        if (!plan_.owns_export && std::filesystem::exists(plan_.export_to)) {
+            log_->note("the previous " + plan_.export_to + " is now " + set_aside(plan_.export_to));
         }
         for (const std::string & note : save_model(
                  plan_.export_to, model_.file.config, model_.file.keys.get(),
@@ -194,6 +215,7 @@ private:
             c.state.counters.push_back(counter);
         }
         c.flags.push_back({kData, std::to_string(data_.digest())});
+        c.flags.push_back({kHosts, session_.alone() ? "alone" : "several"});
         mark_ = peers_.mark();
         c.state.blobs.push_back({"run-mark", {&mark_}});
         return c;
@@ -235,16 +257,17 @@ private:
         trainer().set_step(step);
     }
 
-    const RunPlan &          plan_;
-    RunModel &               model_;
-    Data &                   data_;
-    Session &                session_;
-    const Samples &          samples_;
-    Peers &                  peers_;
-    LocalGroup &             ranks_;
-    TrainRank                rank_;
-    ModelHead                head_;
-    Bytes                    mark_;  // our place in the run, for the checkpoint; on rank 0
+    const RunPlan & plan_;
+    RunModel &      model_;
+    Data &          data_;
+    Session &       session_;
+    const Samples & samples_;
+    Peers &         peers_;
+    LocalGroup &    ranks_;
+    TrainRank       rank_;
+    ModelHead       head_;
+    int64_t         n_work_ = 0, n_validation_ = 0;  // micro-batches: done, of the last validation
+    Bytes           mark_;  // our place in the run, for the checkpoint; on rank 0
     std::unique_ptr<StepLog> log_;
 };
 
@@ -253,7 +276,6 @@ private:
 int run_training(
     const RunPlan & draft, RunModel & model, Data & data, Session & session, const Samples & samples
 ) {
-    check_start(draft, model.file);
     const FolderLock lock(draft.out);
     const Interrupt  interrupt;
     const RunPlan    plan = draft.steps > 0 ? draft : plan_hours(draft, model.file, data);

@@ -14,8 +14,18 @@
 
 namespace gt {
 
-static void log_line(const std::string & line) {
-    std::printf("%s\n", line.c_str());
+void SessionLog::to(std::function<void(const std::string &)> sink) {
+    const std::lock_guard lock(mutex_);
+    sink_ = std::move(sink);
+}
+
+void SessionLog::line(const std::string & text) {
+    const std::lock_guard lock(mutex_);
+    if (sink_) {
+        sink_(text);
+        return;
+    }
+    std::printf("%s\n", text.c_str());
     std::fflush(stdout);
 }
 
@@ -32,7 +42,7 @@ Session::Session(const NodesFlags & flags)
     options.hub_path                    = flags.hub_path.empty() ? "hub-store" : flags.hub_path;
     options.status_port                 = flags.status;
     options.take_over                   = flags.take_over;
-    options.log                         = log_line;
+    options.log                         = [this](const std::string & text) { log_.line(text); };
     options.congestion                  = flags.tcp;
     options.up_limit                    = static_cast<uint64_t>(flags.up_limit);
     options.membership.min_hosts        = static_cast<size_t>(flags.min_hosts);
@@ -42,6 +52,9 @@ Session::Session(const NodesFlags & flags)
         "host     %s, meeting at %s\n", host_.c_str(),
         hosts_.store.empty() ? hosts_.hub()->address.c_str() : hosts_.store.c_str()
     );
+    if (flags.status > 0 && hosts_.store.empty() && hosts_.hub()->name == host_) {
+        std::printf("status   http://127.0.0.1:%d/\n", flags.status);
+    }
     check_link();
 }
 
@@ -257,7 +270,7 @@ Peers & Session::peers(const OptimOptions & optim, const std::vector<ParamView> 
     }
     StorePeersOptions options;
     options.host  = host_;
-    options.log   = log_line;
+    options.log   = [this](const std::string & text) { log_.line(text); };
     options.stop  = Interrupt::asked;
     options.dense = dense_codec(optim, params);
     peers_        = make_peers(*meeting_, options);

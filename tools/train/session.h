@@ -8,6 +8,8 @@
 #include "optim/optim.h"
 #include "tools/cli/flags.h"
 
+#include <mutex>
+
 namespace gt {
 
 struct NodesFlags {
@@ -22,14 +24,20 @@ struct NodesFlags {
         visit("nodes", nodes, "hosts.txt: train together with the machines listed in it");
         visit("join", join, "an invitation, as printed by hub --invite, instead of --nodes");
         visit("name", name, "this machine's name in hosts.txt; default: its host name");
-        visit("up-limit", up_limit, "upload limit in bytes per second; 0: no limit");
+        visit("up-limit", up_limit, "upload limit in bytes per second; 0: no limit", {}, 0);
         visit("tcp", tcp, "TCP congestion control");
-        visit("min-hosts", min_hosts, "number of hosts that the run waits for at its start");
+        visit(
+            "min-hosts", min_hosts, "number of hosts that the run waits for at its start", {}, 1,
+            1e6
+        );
         visit(
             "checkpoint-every", checkpoint_every,
-            "rounds between shared checkpoints; 0: by their size"
+            "rounds between shared checkpoints; 0: by their size", {}, 0
         );
-        visit("status", status, "port of the hub's status page on 127.0.0.1; -1: no page");
+        visit(
+            "status", status, "port of the hub's status page on 127.0.0.1; -1: no page", {}, -1,
+            65535
+        );
         visit("hub-path", hub_path, "folder of the hub, if it runs here; default: hub-store");
         visit("take-over", take_over, "order the rounds on this host, because the old one is gone");
     }
@@ -42,6 +50,17 @@ struct RunModel {
     bool fresh = true;  // the file has the run's initial weights; else they come from other hosts
 };
 
+// Lines from other hosts and the meeting place, from any thread: to stdout, or to a sink.
+class SessionLog {
+public:
+    void to(std::function<void(const std::string &)> sink);  // null: stdout
+    void line(const std::string & text);
+
+private:
+    std::mutex                               mutex_;
+    std::function<void(const std::string &)> sink_;
+};
+
 class Session {
 public:
     // Connects to the meeting place, if the flags name one.
@@ -51,6 +70,7 @@ public:
     bool                alone() const { return !meeting_; }
     const std::string & host() const { return host_; }
     const HostEntry *   entry() const { return hosts_.find(host_); }  // in hosts.txt; null: none
+    bool                is_first() const { return alone() || entry() == hosts_.hosts.data(); }
 
     // The model of the run: the file at `path`, or without it the description that another host has
     // stored, without weights.
@@ -71,12 +91,15 @@ public:
     std::string
     cost(const OptimOptions & optim, const ModelConfig & config, double compute_s) const;
 
+    SessionLog & log() { return log_; }
+
     // After the last step: serves the other hosts until they are done, if they depend on us.
     void finish();
 
 private:
     void check_link();
 
+    SessionLog               log_;
     NodesFlags               flags_;
     Hosts                    hosts_;
     std::string              host_;

@@ -3,9 +3,12 @@
 #include "ggml-train/base/file.h"
 #include "ggml-train/device/backend.h"
 #include "ggml-train/run/checkpoint.h"
+#include "models/init.h"
 #include "tools/train/memory-plan.h"
+#include "tools/train/rank.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <thread>
@@ -18,35 +21,8 @@ static std::string stem(const std::string & path) {
     return fs::path(path).replace_extension("").string();
 }
 
-static void check_flags(const TrainFlags & f) {
-    const struct {
-        const char * name;
-        double       value, least;
-    } rows[] = {
-        {"batch", static_cast<double>(f.batch), 0},
-        {"micro", static_cast<double>(f.micro), 0},
-        {"context", static_cast<double>(f.context), 0},
-        {"steps", static_cast<double>(f.steps), 0},
-        {"tokens", static_cast<double>(f.tokens), 0},
-        {"hours", f.hours, 0},
-        {"lr", f.schedule.lr, 0},
-        {"clip", f.clip, 0},
-        {"smoothing", f.smoothing, 0},
-        {"threads", static_cast<double>(f.threads), 0},
-        {"ranks", static_cast<double>(f.ranks), 1},
-        {"eval-batches", static_cast<double>(f.eval_batches), 1},
-        {"keep", static_cast<double>(f.keep), 1},
-    };
-    for (const auto & row : rows) {
-        if (!(row.value >= row.least)) {
-            throw UsageError(
-                format("--%s %g: it must be at least %g", row.name, row.value, row.least)
-            );
-        }
-    }
-    if (!(f.smoothing < 1.0f)) {
-        throw UsageError(format("--smoothing %g: it must be below 1", f.smoothing));
-    }
+static bool all_finite(std::span<const float> values) {
+    return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
 }
 
 // --- the run's folder --------------------------------------------------------------------------------
@@ -75,9 +51,10 @@ static Flags::Values resumed_flags(
         const bool automatic = asked == initial && (asked == "0" || asked == "auto");
         if (given.given(name) && asked != value && !automatic) {
             throw Error(format(
-                "the run in %s was started with --%s %s, not %s. Drop the flag to resume, use "
-                "--fresh to start over, or --out for a new run",
-                folder.c_str(), name.c_str(), value.c_str(), asked.c_str()
+                "the run in %s was started with --%s %s, not %s. Omit the flag to resume, use "
+                "--fresh to start over, or --out for a new run%s",
+                folder.c_str(), name.c_str(), value.c_str(), asked.c_str(),
+                name == "steps" ? "; --extend N continues a finished run" : ""
             ));
         }
         if (found) {
@@ -87,14 +64,141 @@ static Flags::Values resumed_flags(
     return values;
 }
 
+static std::string folder_of(const TrainFlags & train) {
+    return train.out.empty() ? stem(train.model) + "-run" : train.out;
+}
+
+// "small-run" -> "small-trained.gguf", "small-trained-run" -> "small-trained-2.gguf"
+static std::string default_export(std::string run) {
+    while (run.size() > 1 && run.ends_with('/')) {
+        run.pop_back();
+    }
+    if (run.size() > 4 && run.ends_with("-run")) {
+        run.resize(run.size() - 4);
+    }
+    const std::string word = "-trained";
+    const size_t      at   = run.rfind(word);
+    if (at == std::string::npos) {
+        return run + word + ".gguf";
+    }
+    const std::string rest = run.substr(at + word.size());
+    int               n    = rest.empty() ? 1 : 0;
+    if (rest.size() > 1 && rest[0] == '-') {
+        const char * end = rest.data() + rest.size();
+        n                = std::from_chars(rest.data() + 1, end, n).ptr == end ? n : 0;
+    }
+    return n == 0 ? run + word + ".gguf" : run.substr(0, at) + word + format("-%d.gguf", n + 1);
+}
+
+// Of the newest checkpoint that can be read: "alone" or "several"; empty: there is none, or an old version
+// has written it.
+static std::string hosts_of(const std::string & folder) {
+    std::vector<std::string> paths;
+    std::error_code          none;
+    for (const auto & entry : fs::directory_iterator(folder, none)) {
+        const std::string name = entry.path().filename().string();
+        if (name.starts_with("checkpoint-") && name.ends_with(".gguf")) {
+            paths.push_back(entry.path().string());
+        }
+    }
+    std::sort(paths.rbegin(), paths.rend());
+    for (const std::string & path : paths) {
+        try {
+            const Flags::Values flags = read_checkpoint_head(path).flags;
+            const std::string * hosts = find_value(flags, kHosts);
+            return hosts ? *hosts : "";
+        } catch (const Error &) {  // open_run tells
+        }
+    }
+    return "";
+}
+
+void check_flags(const TrainFlags & train, const Flags & given, bool alone) {
+    const int n_lengths = given.given("steps") + given.given("tokens") + given.given("hours");
+    if (n_lengths > 1) {
+        throw UsageError("--steps, --tokens and --hours each decide the length of the run; give one"
+        );
+    }
+    if (train.extend > 0 && (!alone || train.fresh)) {
+        throw UsageError(
+            "--extend works on a finished run without other hosts, and not with --fresh"
+        );
+    }
+    for (const DeviceSpec & device : parse_devices(train.device)) {
+        find_device(device);
+    }
+    OptimOptions optim = train.optim;
+    optim.replicator   = optim.replicator == "auto" ? default_replicator(alone) : optim.replicator;
+    check_options(optim);
+    const std::string folder = folder_of(train), hosts = train.fresh ? "" : hosts_of(folder);
+    if (hosts == "alone" && !alone) {
+        throw Error(
+            folder +
+            " has a run without other hosts; name another folder with --out, or add --fresh"
+        );
+    }
+    if (hosts == "several" && alone) {
+        throw Error(
+            folder +
+            " has a run with other hosts; add --nodes (or --join) to resume it, or train on "
+            "from an export of it, with another --out"
+        );
+    }
+}
+
+// Problems that would otherwise show only after hours of training.
+static void
+check_model(const TrainFlags & train, const ModelFile & model, const std::string & out) {
+    for (const ModelTensor & tensor : model.tensors) {
+        if (!all_finite(tensor.data)) {
+            throw Error(
+                train.model + ": " + tensor.spec.name +
+                " contains NaN or Inf; the file is damaged, copy it again"
+            );
+        }
+    }
+    if (train.compute != "f32" && form_of(train) == Form::fused) {
+        throw Error(
+            "--compute " + train.compute +
+            ": the fused ops of the CPU are F32 only; add --portable, or use a device"
+        );
+    }
+    const fs::path folder = fs::path(out).parent_path();
+    if (!folder.empty() && !fs::is_directory(folder)) {
+        throw Error("--export " + out + ": there is no folder " + folder.string());
+    }
+    std::error_code none;
+    if (fs::equivalent(out, train.model, none)) {
+        throw Error(
+            "--export " + out + " would replace the model that is trained; name another file"
+        );
+    }
+}
+
+// Adds --extend to the steps of a finished run; returns whether it was finished.
+static bool extend(Flags::Values & run, uint64_t step, int64_t n_more) {
+    bool was_finished = false;
+    for (auto & [name, value] : run) {
+        int64_t steps = 0;
+        if (name == "steps") {
+            std::from_chars(value.data(), value.data() + value.size(), steps);
+            was_finished = steps > 0 && step >= static_cast<uint64_t>(steps);
+            value        = std::to_string(steps + (was_finished ? n_more : 0));
+        }
+        value = name == "tokens" && n_more > 0 ? "0" : value;  // they would decide the steps
+    }
+    return was_finished;
+}
+
 RunFolder open_run(
     const TrainFlags &    train,
     const Flags &         given,
     const Flags::Values & defaults,
-    const ModelConfig &   config
+    const ModelFile &     model
 ) {
-    check_flags(train);
-    RunFolder folder{.path = train.out.empty() ? stem(train.model) + "-run" : train.out};
+    RunFolder folder{.path = folder_of(train)};
+    folder.export_to = train.export_to.empty() ? default_export(folder.path) : train.export_to;
+    check_model(train, model, folder.export_to);
     if (train.fresh && fs::is_directory(folder.path)) {
         const FolderLock  lock(folder.path);  // fails while another process trains there
         const std::string old = set_aside(folder.path);
@@ -103,13 +207,19 @@ RunFolder open_run(
         }
     }
     make_folder(folder.path);
-    const FoundCheckpoint found = find_checkpoint(folder.path, model_head(config, nullptr));
+    const FoundCheckpoint found = find_checkpoint(folder.path, model_head(model.config, nullptr));
     for (const std::string & reason : found.refused) {
         std::printf("skipped: %s\n", reason.c_str());
     }
     if (!found.path.empty()) {
-        folder.checkpoint = found.path;
-        folder.flags      = resumed_flags(folder.path, found.path, given, defaults);
+        folder.checkpoint          = found.path;
+        folder.flags               = resumed_flags(folder.path, found.path, given, defaults);
+        const Flags::Values stored = read_checkpoint_head(found.path).flags;
+        const std::string * made   = find_value(stored, "export");
+        folder.owns_export =
+            extend(folder.flags, found.step, train.extend) && made && *made == folder.export_to;
+    } else if (train.extend > 0) {
+        throw UsageError("--extend: " + folder.path + " has no run to continue");
     }
     return folder;
 }
@@ -122,6 +232,11 @@ static float default_lr(int64_t n_params, const OptimOptions & optim) {
     const double adamw =
         std::clamp(2e-3 * std::pow(static_cast<double>(n_params) / 1e6, -0.27), 1e-4, 4e-3);
     return static_cast<float>(default_lr_factor(optim) * adamw);
+}
+
+// Weights that are trained already would be spoilt by the rate for new ones.
+static bool is_continued(const RunModel & model) {
+    return model.fresh && is_trained(model.file);
 }
 
 TrainFlags choose_defaults(TrainFlags f, const RunInput & in) {
@@ -145,17 +260,13 @@ TrainFlags choose_defaults(TrainFlags f, const RunInput & in) {
         f.optim.replicator = default_replicator(in.alone);
     }
     if (f.schedule.lr == 0.0f) {
-        f.schedule.lr = default_lr(n_weights, f.optim);
+        f.schedule.lr = default_lr(n_weights, f.optim) * (is_continued(*in.model) ? 0.1f : 1.0f);
     }
     return f;
 }
 
-// --- the plan ------------------------------------------------------------------------------------------
-
-// Rounds the step count up to whole rounds. Deterministic: every host has the same settings.
-static int64_t whole_rounds(const TrainFlags & f, bool alone) {
-    const auto every = static_cast<int64_t>(steps_per_round(f.optim));
-    if (!alone && f.optim.overlap && is_dense(f.optim) && every < 2) {
+void check_settings(const TrainFlags & f, bool alone) {
+    if (!alone && f.optim.overlap && is_dense(f.optim) && steps_per_round(f.optim) < 2) {
         throw UsageError(
             "--overlap with --replicator " + f.optim.replicator +
             " needs --steps-per-round 2 or more: hosts average a round before they send the next"
@@ -165,6 +276,17 @@ static int64_t whole_rounds(const TrainFlags & f, bool alone) {
         throw UsageError("--hours works only without other hosts, because all hosts must agree on "
                          "the last step; use --steps or --tokens");
     }
+    check_options(f.optim);
+    Schedule schedule = f.schedule;
+    schedule.steps    = std::max<int64_t>(1, f.steps);
+    schedule.check();
+}
+
+// --- the plan ------------------------------------------------------------------------------------------
+
+// Rounds the step count up to whole rounds. Deterministic: every host has the same settings.
+static int64_t whole_rounds(const TrainFlags & f) {
+    const auto    every = static_cast<int64_t>(steps_per_round(f.optim));
     const int64_t steps = (f.steps + every - 1) / every * every;
     if (steps != f.steps) {
         std::printf(
@@ -176,7 +298,10 @@ static int64_t whole_rounds(const TrainFlags & f, bool alone) {
 }
 
 // The checkpoint's flags: all of the tool, with the values that the plan has settled.
-static Flags::Values stored_flags(const Flags & given, RunPlan plan) {
+static Flags::Values stored_flags(const Flags & given, RunPlan plan, bool alone) {
+    if (alone && plan.optim.replicator == default_replicator(true)) {
+        plan.optim.replicator = "auto";  // with other hosts it means something else
+    }
     Flags table;
     plan.visit_run(table);
     plan.visit_session(table);
@@ -190,21 +315,49 @@ static Flags::Values stored_flags(const Flags & given, RunPlan plan) {
     return values;
 }
 
+// Why the rate is what it is.
+static std::string rate_reason(
+    const TrainFlags & train, const Flags & given, const RunInput & in, const RunFolder & folder
+) {
+    if (given.given("lr")) {
+        return "as given";
+    }
+    if (!folder.checkpoint.empty()) {
+        return "as the run began";
+    }
+    if (!in.model->fresh) {
+        return "as the run has it";
+    }
+    return is_continued(*in.model)
+               ? "a tenth of that for new models, because " + train.model + " is trained already"
+               : "for new models of this size";
+}
+
 RunPlan make_plan(
     const TrainFlags & train, const Flags & given, const RunInput & in, const RunFolder & folder
 ) {
+    if (!in.alone && train.optim.replicator == "none") {
+        std::fprintf(
+            stderr,
+            "WARNING: --replicator none: hosts exchange nothing, and each trains a model of "
+            "its own\n"
+        );
+    }
     RunPlan plan{train};
-    plan.out        = folder.path;
-    plan.checkpoint = folder.checkpoint;
-    plan.export_to =
-        train.export_to.empty() ? stem(train.model) + "-trained.gguf" : train.export_to;
+    plan.out          = folder.path;
+    plan.checkpoint   = folder.checkpoint;
+    plan.owns_export  = folder.owns_export;
+    plan.export_to    = folder.export_to;
+    plan.data_text    = in.data_text;
+    plan.n_samples    = in.n_samples;
+    plan.lr_reason    = rate_reason(train, given, in, folder);
     plan.T            = train.context ? train.context : in.T;
     plan.unit         = in.unit;
     plan.n_per_sample = in.n_per_sample;
     plan.logits       = in.logits;
     plan.mixup        = in.mixup;
     plan.depth        = in.depth;
-    plan.steps        = whole_rounds(train, in.alone);
+    plan.steps        = whole_rounds(train);
     if (plan.threads == 0) {
         plan.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     }
@@ -221,18 +374,32 @@ RunPlan make_plan(
     plan.micro          = fit.micro;
     plan.shard          = fit.shard;
     plan                = with_steps(plan, plan.steps);
-    plan.stored         = stored_flags(given, plan);
+    plan.stored         = stored_flags(given, plan, in.alone);
     return plan;
+}
+
+// Validations take about a tenth of the run: a batch costs a third of a step there. One more is made
+// before the first step.
+static void choose_validations(RunPlan & plan, int64_t steps) {
+    constexpr int64_t kBatches = 16, kTimes = 20;
+    const int64_t     budget = std::max<int64_t>(2, steps * 3 / 10);  // batches
+    if (plan.eval_batches == 0) {
+        const bool few    = steps > 0 && plan.eval_every == 0;
+        plan.eval_batches = few ? std::clamp<int64_t>(budget / 2, 1, kBatches) : kBatches;
+    }
+    if (plan.eval_every == 0 && steps > 0) {
+        const auto n    = std::clamp<int64_t>(budget / plan.eval_batches - 1, 1, kTimes);
+        plan.eval_every = (steps + n - 1) / n;
+    }
 }
 
 RunPlan with_steps(RunPlan plan, int64_t steps) {
     plan.steps = plan.schedule.steps = steps;
+    choose_validations(plan, steps);
     if (steps == 0) {
         return plan;
     }
-    const auto times = [&](int64_t n) { return std::max<int64_t>(1, steps / n); };
-    plan.eval_every  = plan.eval_every ? plan.eval_every : times(20);
-    plan.save_every  = plan.save_every ? plan.save_every : times(10);
+    plan.save_every = plan.save_every ? plan.save_every : std::max<int64_t>(1, steps / 10);
     plan.schedule.check();
     for (auto & [name, value] : plan.stored) {
         value = name == "steps" ? std::to_string(steps) : value;

@@ -1,6 +1,7 @@
 // tools/train/settle.h — from flags, checkpoint and agreed settings to the plan of a run.
 //
-//   RunFolder folder = open_run(f, flags, run_values(MyFlags{}), config);
+//   check_flags(f, flags, alone);                              // before any work
+//   RunFolder folder = open_run(f, flags, run_values(MyFlags{}), model);
 //   MyFlags   chosen = with_values(f, folder.flags);          // a resumed run keeps its flags
 //   MyFlags   run    = settle(chosen, flags, in, session);    // defaults, then what all hosts share
 //   RunPlan   plan   = make_plan(run, flags, in, folder);     // sizes that fit this host
@@ -24,22 +25,33 @@ struct RunInput {
     bool        logits       = false;          // validation needs logits
     bool        mixup = false, depth = false;  // used by the batches: see batch.h
     bool        alone = true;                  // no other hosts
+    std::string data_text;                     // for the summary: "1.02M tokens in 3 files, ..."
 };
 
 struct RunFolder {
     std::string   path;
-    std::string   checkpoint;  // the newest valid one; empty: none
-    Flags::Values flags;       // of the run, from the checkpoint
+    std::string   checkpoint;           // the newest valid one; empty: none
+    Flags::Values flags;                // of the run, from the checkpoint
+    std::string   export_to;            // the trained model
+    bool          owns_export = false;  // the finished run has written it
 };
 
+// Throws an Error if flags or folder cannot work, before other hosts see anything of this one: a flag is
+// invalid or contradicts another, or the folder has a run of the other kind, alone or with other hosts.
+void check_flags(const TrainFlags & train, const Flags & given, bool alone);
+
 // Opens the run's folder; with --fresh an old run is renamed first. A flag on the command line that
-// contradicts the checkpoint is an Error. defaults: run_values of default flags.
+// contradicts the checkpoint is an Error, also a model that contains NaN or an export that cannot be
+// written. defaults: run_values of default flags.
 RunFolder open_run(
     const TrainFlags &    train,
     const Flags &         given,
     const Flags::Values & defaults,
-    const ModelConfig &   config
+    const ModelFile &     model
 );
+
+// In the checkpoint's flags: whether the run has other hosts ("alone" or "several").
+inline constexpr const char * kHosts = "hosts";
 
 // The flags of the run as text.
 template <class F>
@@ -63,11 +75,17 @@ F with_values(F flags, const Flags::Values & values) {
 // Defaults for flags that depend on model and data.
 TrainFlags choose_defaults(TrainFlags train, const RunInput & in);
 
+// Throws an Error if no run is possible with these settings.
+void check_settings(const TrainFlags & train, bool alone);
+
 // The same for the flags of a tool; then the settings that all hosts share.
 template <class F>
 F settle(F flags, const Flags & given, const RunInput & in, Session & session) {
     static_cast<TrainFlags &>(flags) = choose_defaults(flags, in);
-    return with_values(flags, session.agree(given, run_values(flags), *in.model));
+    check_settings(flags, in.alone);
+    const F run = with_values(flags, session.agree(given, run_values(flags), *in.model));
+    check_settings(run, in.alone);
+    return run;
 }
 
 // Micro-batch and sharding that fit this host, whole rounds, intervals. If the plan has --hours and no

@@ -1,6 +1,10 @@
 #include "tools/train/summary.h"
 
 #include "ggml-train/base/text.h"
+#include "tools/cli/plural.h"
+
+#include <algorithm>
+#include <filesystem>
 
 namespace gt {
 
@@ -8,20 +12,41 @@ static double mb(size_t bytes) {
     return static_cast<double>(bytes) / 1e6;
 }
 
+// The newest checkpoints, and the one that is being written.
+static std::string disk_text(const RunPlan & plan, const HostState & state) {
+    uint64_t each = 0;
+    for (const auto * tensors : {&state.weights, &state.tensors}) {
+        for (const HostTensor & tensor : *tensors) {
+            each += sizeof(float) * tensor.size();
+        }
+    }
+    const uint64_t  all = each * static_cast<uint64_t>(plan.keep + 1);
+    std::error_code none;
+    const auto      free = std::filesystem::space(plan.out, none).available;
+    const bool      fits = none || free >= all;
+    return "checkpoints of " + bytes_text(each) + ", up to " + bytes_text(all) + " on disk" +
+           (none ? "" : (fits ? ", " : ": NOT ENOUGH SPACE, ") + bytes_text(free) + " free");
+}
+
 void print_summary(
     const RunPlan &     plan,
     const ModelConfig & config,
     const RankMemory &  memory,
+    const HostState &   state,
     const Session &     session,
     double              compute_s
 ) {
     constexpr const char * kForms[] = {"portable ops", "fused ops", "device ops"};
     const double           count    = static_cast<double>(plan.batch * plan.n_per_sample);
     std::printf("model    %s\n", describe(config).c_str());
+    std::printf("data     %s\n", plan.data_text.c_str());
     std::printf(
-        "data     %s %s per step, %lld steps\n", count_text(count).c_str(), plan.unit.c_str(),
-        static_cast<long long>(plan.steps)
+        "length   %s of %s %s, %.3g passes\n", plural(plan.steps, "step").c_str(),
+        count_text(count).c_str(), plan.unit.c_str(),
+        static_cast<double>(plan.steps * plan.batch) /
+            static_cast<double>(std::max<int64_t>(1, plan.n_samples))
     );
+    std::printf("rate     %.2e, %s\n", plan.schedule.lr, plan.lr_reason.c_str());
     std::printf(
         "memory   %sweights and gradients %.0f MB, optimizer %.0f MB, %sactivations %.0f MB\n",
         plan.ranks > 1 ? "per rank: " : "", mb(memory.weights), mb(memory.state),
@@ -29,13 +54,13 @@ void print_summary(
         mb(memory.activations)
     );
     std::printf(
-        "compute  %s, %d threads, %s%s\n", plan.device.c_str(), plan.threads,
+        "compute  %s, %s, %s%s\n", plan.device.c_str(), plural(plan.threads, "thread").c_str(),
         kForms[static_cast<int>(form_of(plan))], plan.recompute ? ", recomputed activations" : ""
     );
     if (!session.alone()) {
         std::printf("cost     %s\n", session.cost(plan.optim, config, compute_s).c_str());
     }
-    std::printf("run      %s\n", plan.out.c_str());
+    std::printf("run      %s: %s\n", plan.out.c_str(), disk_text(plan, state).c_str());
     std::fflush(stdout);
 }
 

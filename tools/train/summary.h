@@ -11,6 +11,7 @@ void print_summary(
     const RunPlan &     plan,
     const ModelConfig & config,
     const RankMemory &  memory,
+    const HostState &   state,
     const Session &     session,
     double              compute_s
 );

@@ -1,4 +1,4 @@
-#include "tools/train/check-ranks.h"
+#include "comm/local/check-ranks.h"
 
 #include "comm/local/nccl-table.h"
 
@@ -28,8 +28,11 @@ static std::vector<float> round_trip(LocalGroup & ranks, Device * device) {
               static_cast<size_t>(offsets[rank + 1] - offsets[rank])
           );
         const auto step = [&](const std::function<void()> & verb) {
-            device ? device->lend(verb) : verb();
-            const std::vector<float>now  = all.read();
+            {
+                const std::shared_ptr<void> access = device ? device->access() : nullptr;
+                verb();
+            }
+            const std::vector<float> now = all.read();
             got.insert(got.end(), now.begin(), now.end());
         };
         all.write(values);

@@ -1,5 +1,5 @@
-// tools/train/check-ranks.h — checks the collectives of devices (NCCL) against those of shared memory.
-// Runs before a run (rank.cpp) and in selftest --cuda.
+// comm/local/check-ranks.h — checks the collectives of devices (NCCL) against those of shared memory.
+// Runs before a run (tools/train/rank.cpp) and in selftest --cuda.
 #pragma once
 
 #include "comm/local/run-ranks.h"
