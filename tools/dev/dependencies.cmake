@@ -85,6 +85,11 @@ set(CMAKE_C_FLAGS "${own_c_flags}")
 set(CMAKE_CXX_FLAGS "${own_cxx_flags}")
 # libllama builds graphs and loads files; ggml, which computes, keeps -O3. Saves a third of its build.
 target_compile_options(llama PRIVATE -O1)
+# ggml's AMX kernels end with SIGILL on virtual machines that show AMX and do not grant it; only
+# quantized models would use them.
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+    target_compile_options(ggml-cpu PRIVATE -mno-amx-tile -mno-amx-int8 -mno-amx-bf16)
+endif()
 set(GT_GGML_IMPL_DIR ${GT_LLAMA_CPP_DIR}/ggml/src)
 
 # cpp-httplib from llama.cpp's vendor folder; it is only reachable behind mutual TLS.
