@@ -7,6 +7,7 @@
 #include "models/text/generate.h"
 #include "models/text/prepare.h"
 #include "models/text/text-data.h"
+#include "tools/cli/invite.h"
 #include "tools/train/run.h"
 #include "tools/train/settle.h"
 
@@ -135,6 +136,7 @@ int main(int argc, char ** argv) {
         Flags    flags("train-gpt", "trains a GPT on text", "-m MODEL --data TEXT [flags]");
         f.visit(flags);
         flags.parse(argc, argv);
+        hide_invites(argc, argv);
         flags.require("model");
         code = train_gpt(f, flags);
     });

@@ -32,6 +32,9 @@ public:
     // Rounds up to `index` are closed: jobs for them are dropped.
     void closed(uint64_t index);
 
+    // Why the last attempt failed; empty: it did not.
+    std::string trouble();
+
     // Waits until all jobs are done, at most `timeout`; returns whether they are.
     bool drain(Millis timeout);
 
@@ -44,6 +47,7 @@ private:
     bool                    is_busy_ = false, stop_ = false;
     uint64_t                closed_ = 0;
     std::exception_ptr      failed_;
+    std::string             trouble_;
     std::thread             thread_;
 };
 

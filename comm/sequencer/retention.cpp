@@ -5,7 +5,8 @@
 
 namespace gt {
 
-constexpr int kRoundsPerCall = 4;
+constexpr int      kRoundsPerCall = 4;
+constexpr uint64_t kKeptRounds    = 8;  // members may be this far behind
 
 Retention::Retention(Store & store, const RunKeys & keys)
     : store_(store), keys_(keys), paths_(keys.run), log_(store, keys) {}
@@ -19,6 +20,7 @@ void Retention::start(uint64_t floor) {
 }
 
 void Retention::commit(const Commit & commit) {
+    newest_ = commit.index;
     if (commit.complete && (last_complete_ == kNone || commit.complete->index > last_complete_)) {
         complete_before_ = last_complete_;
         last_complete_   = commit.complete->index;
@@ -26,8 +28,9 @@ void Retention::commit(const Commit & commit) {
 }
 
 void Retention::work() {
-    if (complete_before_ != kNone && complete_before_ > floor_) {
-        const uint64_t   floor = complete_before_;
+    const bool     is_full = store_.is_nearly_full();
+    const uint64_t floor   = is_full ? last_complete_ : complete_before_;
+    if (floor != kNone && floor > floor_) {
         const RecordHead head{Kind::floor, floor, "sequencer", 0};
         store_.put(paths_.floor(floor), make_record(keys_, head, {}));
         const uint64_t before = floor_;
@@ -39,6 +42,12 @@ void Retention::work() {
     for (int i = 0; i < kRoundsPerCall && done_ < floor_; ++i) {
         remove_round(done_);
         ++done_;
+    }
+    thin_ = std::max(thin_, floor_);
+    for (int i = 0; i < kRoundsPerCall && is_full && thin_ + kKeptRounds < newest_; ++i) {
+        remove_all(paths_.messages(thin_));
+        remove_all(paths_.shards(thin_));
+        ++thin_;
     }
 }
 

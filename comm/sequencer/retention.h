@@ -3,6 +3,8 @@
 // Joining needs no rounds older than the last complete shared checkpoint. One more checkpoint is
 // kept for hosts that are loading it. A floor record is written before anything is removed; a round's
 // messages are removed before its commit, so after a crash the lowest commit shows where to continue.
+// A store that is nearly full keeps one checkpoint, and messages of the last rounds only: members go
+// on, and who joins waits for the next checkpoint.
 #pragma once
 
 #include "comm/sequencer/commit-log.h"
@@ -34,6 +36,8 @@ private:
     uint64_t        done_          = 0;      // all rounds below are removed
     bool            is_direct_     = false;  // some messages were served by their senders
     uint64_t        last_complete_ = kNone, complete_before_ = kNone;
+    uint64_t        newest_ = 0;  // commit
+    uint64_t        thin_   = 0;  // no messages below, if the store was nearly full
 };
 
 }  // namespace gt
