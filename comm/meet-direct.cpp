@@ -36,7 +36,7 @@ public:
         }
         for (const HostEntry & peer : hosts.hosts) {
             if (!peer.address.empty() && peer.name != name && peer.name != hub->name) {
-                direct.peers[peer.name] = client_of(peer, hosts.keys, name, options);
+                direct.peers[peer.name] = client_of(peer, hosts, name, options);
             }
         }
         store_ = std::make_unique<DirectStore>(std::move(direct));
@@ -67,22 +67,25 @@ private:
         own.path       = options.hub_path + "-" + us.name;
         own.keys       = keys;
         own.congestion = options.congestion;
+        own.up_limit   = options.up_limit;
         own.quiet      = true;
         return std::make_unique<Hub>(own);
     }
 
     static std::unique_ptr<Store> client_of(
         const HostEntry &   peer,
-        const RunKeys &     keys,
+        const Hosts &       hosts,
         const std::string & name,
         const MeetOptions & options
     ) {
         HttpStoreOptions http;
-        http.address    = peer.address;
-        http.keys       = &keys;
-        http.host       = name;
-        http.congestion = options.congestion;
-        http.give_up    = kGiveUp;
+        http.address       = peer.address;
+        http.keys          = &hosts.keys;
+        http.host          = name;
+        http.n_connections = connections_of(hosts.hosts.size());
+        http.congestion    = options.congestion;
+        http.up_limit      = options.up_limit;
+        http.give_up       = kGiveUp;
         return make_http_store(http);
     }
 

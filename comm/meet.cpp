@@ -13,16 +13,22 @@ namespace {
 
 constexpr size_t kCheckBytes = 4 << 20;  // to measure a link with, in each direction
 constexpr Millis kCheckGiveUp{3'000};
+constexpr Millis kProbe{1'000};
+constexpr int    kPresencePolls = 33;  // of a sequencer between two listings: 10 s in a bucket
 constexpr Millis kLeavePoll{200};
-constexpr Millis kLastCommit{500};  // the last checkpoint may still wait for its commit
+constexpr Millis kStoreLeavePoll{1'000};  // of a store that may charge for requests
+constexpr Millis kLastCommit{500};        // the last checkpoint may still wait for its commit
 
-// Whether all members of the newest commit have left.
-bool have_all_left(Store & store, const RunKeys & keys) {
+// Whether all members of the newest commit have left. `chain` keeps what was read.
+bool have_all_left(Store & store, const RunKeys & keys, std::deque<ChainEntry> & chain) {
     const CommitLog log(store, keys);
-    const auto      chain = log.load();
+    if (chain.empty() || !log.extend(chain)) {
+        chain = log.load();
+    }
     if (chain.empty()) {
         return true;
     }
+    chain.erase(chain.begin(), chain.end() - 1);
     const RunPaths paths(keys.run);
     for (const CommitHost & host : chain.back().commit.hosts) {
         if (host.member && !store.get(paths.leave(host.name, host.incarnation))) {
@@ -78,18 +84,19 @@ public:
     }
 
     void finish(Millis timeout) override {
-        const Time give_up = std::chrono::steady_clock::now() + timeout;
+        const Time             give_up = std::chrono::steady_clock::now() + timeout;
+        std::deque<ChainEntry> chain;
         while ((hub_ || (thread_ && thread_->leads())) && std::chrono::steady_clock::now() < give_up
         ) {
             try {
-                if (have_all_left(*store_, keys_)) {
+                if (have_all_left(*store_, keys_, chain)) {
                     std::this_thread::sleep_for(kLastCommit);
                     return;
                 }
             } catch (const StoreError &) {
                 // retry
             }
-            std::this_thread::sleep_for(kLeavePoll);
+            std::this_thread::sleep_for(hub_ ? kLeavePoll : kStoreLeavePoll);
         }
     }
 
@@ -122,6 +129,8 @@ std::unique_ptr<Meeting> meet_at_store(
     order.elected       = order.atomic && !options.take_over;
     order.take_over     = options.take_over;
     order.on_refusal    = options.log;
+    order.presence_poll = kPresencePolls * kind.poll;
+    order.early         = kind.early;
     const bool is_first = !hosts.hosts.empty() && hosts.hosts.front().name == name;
     auto       meeting  = std::make_unique<StoreMeeting>(std::move(store), hosts.keys);
     if (order.elected || order.take_over || is_first) {
@@ -131,6 +140,45 @@ std::unique_ptr<Meeting> meet_at_store(
 }
 
 }  // namespace
+
+// Whether a hub with our key answers.
+static bool is_served(HttpStoreOptions http) {
+    http.give_up = kProbe;
+    http.feed    = false;
+    try {
+        (void) make_http_store(http)->get(RunPaths(http.keys->run).settings());
+        return true;
+    } catch (const StoreError &) {
+        return false;
+    }
+}
+
+// The run's hub is this machine.
+static std::unique_ptr<Meeting> meet_at_own_hub(
+    const HostEntry & us, const Hosts & hosts, const MeetOptions & options, HttpStoreOptions http
+) {
+    HubOptions own;
+    own.address     = listen_address(us);
+    own.path        = options.hub_path;
+    own.keys        = hosts.keys;
+    own.status_port = options.status_port;
+    own.congestion  = options.congestion;
+    own.up_limit    = options.up_limit;
+    own.quiet       = true;
+    SequencerOptions order;
+    order.membership = options.membership;
+    order.direct     = hosts.direct;
+    try {
+        return std::make_unique<StoreMeeting>(own, order);
+    } catch (const Error &) {
+        // the program `hub` may run here already: then we are one of its hosts
+        http.address = "127.0.0.1" + port_of(us);
+        if (!is_served(http)) {
+            throw;
+        }
+        return std::make_unique<StoreMeeting>(http);
+    }
+}
 
 // At a store or a hub; messages pass through it.
 static std::unique_ptr<Meeting>
@@ -153,27 +201,16 @@ meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & opt
             store_examples()
         );
     }
-    if (hub->name == name && !options.observe) {
-        HubOptions own;
-        own.address     = listen_address(*hub);
-        own.path        = options.hub_path;
-        own.keys        = hosts.keys;
-        own.status_port = options.status_port;
-        own.congestion  = options.congestion;
-        own.quiet       = true;
-        SequencerOptions order;
-        order.membership = options.membership;
-        order.direct     = hosts.direct;
-        return std::make_unique<StoreMeeting>(own, order);
-    }
     HttpStoreOptions http;
-    http.address    = hub->address;
-    http.keys       = &hosts.keys;
-    http.host       = name;
-    http.up_limit   = options.up_limit;
-    http.congestion = options.congestion;
-    http.feed       = !options.observe;
-    return std::make_unique<StoreMeeting>(http);
+    http.address       = hub->address;
+    http.keys          = &hosts.keys;
+    http.host          = name;
+    http.n_connections = connections_of(hosts.hosts.size());
+    http.up_limit      = options.up_limit;
+    http.congestion    = options.congestion;
+    http.feed          = !options.observe;
+    return hub->name == name && !options.observe ? meet_at_own_hub(*hub, hosts, options, http)
+                                                 : std::make_unique<StoreMeeting>(http);
 }
 
 std::unique_ptr<Meeting>

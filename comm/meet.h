@@ -24,8 +24,8 @@ struct MeetOptions {
     int         status_port = -1;           // of its status page; -1: none
     bool        take_over   = false;        // appointed by the user: this host is the sequencer
     bool        observe     = false;        // only reads: starts no hub and no sequencer
-    uint64_t    up_limit    = 0;            // bytes per second
-    std::string congestion  = "bbr";
+    std::shared_ptr<UploadLimit> up_limit;  // of all that leaves this machine; null: none
+    std::string                  congestion = "bbr";
     std::function<void(const std::string & line)> log;  // refused records
     MembershipOptions membership;  // for a sequencer here; the run's settings override them
 };

@@ -8,6 +8,7 @@
 #include "ggml-train/base/file.h"
 #include "ggml-train/run/checkpoint.h"
 #include "models/model-file.h"
+#include "tools/cli/invite.h"
 #include "tools/cli/output.h"
 #include "tools/train/fetch-run.h"
 
@@ -61,8 +62,12 @@ int main(int argc, char ** argv) {
         flags("name", name, "general.name in the file");
         flags("nodes", nodes, "hosts.txt: fetch the model of that run from its store");
         flags("force", force, "replace an existing file");
-        flags("join", join, "an invitation, as printed by hub --invite, instead of --nodes");
+        flags(
+            "join", join,
+            "an invitation from hub --invite, its file, or - for standard input; instead of --nodes"
+        );
         flags.parse(argc, argv);
+        hide_invites(argc, argv);
         const bool from_store = !nodes.empty() || !join.empty();
         if (inputs.size() + (from_store ? 1 : 0) != 1) {
             throw UsageError("name one checkpoint, run folder or model file, or --nodes hosts.txt");
@@ -70,8 +75,9 @@ int main(int argc, char ** argv) {
         flags.require("out");
         check_output(out, inputs, force);
         const ModelFile model =
-            from_store ? fetch_run(join.empty() ? read_hosts(nodes) : parse_invite(join))
-                       : load_any(inputs[0]);
+            from_store
+                ? fetch_run(join.empty() ? read_hosts(nodes) : parse_invite(read_invite(join)))
+                : load_any(inputs[0]);
         if (!name.empty()) {
             gguf_set_val_str(model.keys.get(), "general.name", name.c_str());
         }

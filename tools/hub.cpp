@@ -84,8 +84,13 @@ void make_new(const HubFlags & flags) {
                          hosts_text(hosts)
     );
     std::printf("wrote %s\n", flags.nodes.c_str());
-    std::printf("next: add a line per machine, copy the file to each, and start the hub here:\n");
-    std::printf("    hub --nodes %s\n", flags.nodes.c_str());
+    std::printf("next: add a line per machine, and copy the file to each\n");
+    if (flags.store.empty()) {
+        std::printf(
+            "train-gpt --nodes %s runs the hub here, too; without training:\n", flags.nodes.c_str()
+        );
+        std::printf("    hub --nodes %s\n", flags.nodes.c_str());
+    }
 }
 
 void write_hub_file(const HubFlags & flags, Hosts hosts) {
@@ -121,8 +126,7 @@ void run_hub(const HubFlags & flags, const Hosts & hosts) {
     HubSequencer sequencer(hosts.keys, order);
 
     HubOptions options;
-    options.address =
-        flags.listen.empty() ? "0.0.0.0" + reach.substr(reach.rfind(':')) : flags.listen;
+    options.address         = flags.listen.empty() ? listen_address(*hosts.hub()) : flags.listen;
     options.path            = flags.path;
     options.keys            = hosts.keys;
     options.hooks           = &sequencer;

@@ -8,6 +8,7 @@
 #include "models/text/generate.h"
 #include "models/text/prepare.h"
 #include "models/text/text-data.h"
+#include "tools/cli/invite.h"
 #include "tools/cli/plural.h"
 #include "tools/train/run-devices.h"
 #include "tools/train/run.h"
@@ -170,6 +171,7 @@ int main(int argc, char ** argv) {
         Flags    flags("train-gpt", "trains a GPT on text", "-m MODEL TEXT... [flags]");
         f.visit(flags);
         flags.parse(argc, argv);
+        hide_invites(argc, argv);
         if (f.list_devices) {
             std::fputs(device_list().c_str(), stdout);
             return;

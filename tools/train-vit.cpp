@@ -7,6 +7,7 @@
 // Read next: models/vision/picture-data.cpp (pictures as Data), tools/train/run.cpp (a run),
 // ggml-train/trainer.cpp (one step).
 #include "models/vision/picture-data.h"
+#include "tools/cli/invite.h"
 #include "tools/train/run.h"
 #include "tools/train/settle.h"
 
@@ -159,6 +160,7 @@ int main(int argc, char ** argv) {
            );
         f.visit(flags);
         flags.parse(argc, argv);
+        hide_invites(argc, argv);
         flags.require("model");
         code = train_vit(f, flags);
     });

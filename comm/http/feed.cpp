@@ -9,7 +9,8 @@
 namespace gt {
 
 constexpr size_t kHeadBytes     = 4 + 2 + 8 + 8;
-constexpr size_t kKeptBytes     = 128 << 20;
+constexpr size_t kKeptBytes     = 512 << 20;  // not read yet
+constexpr size_t kKeptValues    = 8192;
 constexpr size_t kMaxKey        = 600;
 constexpr size_t kMinRangeBytes = 8 * 1024;
 
@@ -146,10 +147,11 @@ void Feed::add(const FeedRange & range) {
     if (range.key.starts_with(commits_) && n_open_ == static_cast<int>(lanes_.size())) {
         newest_commit_ = std::max(newest_commit_, range.key);
     }
-    while (n_bytes_ > kKeptBytes && order_.size() > 1) {
-        const auto oldest = values_.find(order_.front());
-        n_bytes_ -= oldest->second.bytes.size();
-        values_.erase(oldest);
+    while ((n_bytes_ > kKeptBytes || order_.size() > kKeptValues) && order_.size() > 1) {
+        if (const auto oldest = values_.find(order_.front()); oldest != values_.end()) {
+            n_bytes_ -= oldest->second.bytes.size();
+            values_.erase(oldest);
+        }
         order_.pop_front();
     }
     changed_.notify_all();
@@ -182,7 +184,13 @@ std::optional<Bytes> Feed::find(
     for (;;) {
         const auto found = values_.find(key);
         if (found != values_.end() && found->second.n_left == 0) {
-            return found->second.bytes;
+            if (key.starts_with(commits_)) {
+                return found->second.bytes;
+            }
+            Bytes value = std::move(found->second.bytes);
+            n_bytes_ -= value.size();
+            values_.erase(found);
+            return value;
         }
         const auto end = begin + (found != values_.end() ? std::max(wait, rest) : wait);
         if (std::chrono::steady_clock::now() >= end) {

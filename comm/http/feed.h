@@ -39,7 +39,7 @@ void append_range(Bytes & out, const FeedRange & range);
 // Removes the first range from `in`. Nothing: it is not complete yet. Throws Error if it is invalid.
 [[nodiscard]] std::optional<FeedRange> take_range(std::span<const uint8_t> & in);
 
-// The host's end: joins ranges, and keeps the last values.
+// The host's end: joins ranges, keeps messages until they are read, and the last commits.
 class Feed {
 public:
     // REQUIRES: the feed outlives the client that it is started on.
@@ -54,7 +54,8 @@ public:
     // Whether the key is a commit after the newest one that arrived: it does not exist yet.
     bool is_to_come(const std::string & key) const;
 
-    // The value, if it is complete within `wait`; at least `rest` if a part of it has arrived.
+    // The value, if it is complete within `wait`; at least `rest` if a part of it has arrived. A
+    // message is handed out once.
     std::optional<Bytes>
     find(const std::string & key, std::chrono::milliseconds wait, std::chrono::milliseconds rest);
 

@@ -23,6 +23,12 @@ struct Batch {
     std::condition_variable done;
 };
 
+struct HttpAddress {
+    std::string base;
+    std::string error{};  // of the last attempt there
+    bool        refused_key = false;
+};
+
 struct Job {
     const HttpRequest *       request  = nullptr;
     HttpResponse *            response = nullptr;
@@ -67,22 +73,25 @@ static void curl_start() {
 struct HttpClient::Impl {
     HttpOptions                            options;
     RunKeys                                keys;
-    UploadCap                              cap;
     CURLM *                                multi = nullptr;
     std::mutex                             mutex;  // inbox, stopping, and every Batch
     std::list<Job>                         inbox;
     bool                                   stopping = false;
     std::list<Job>                         jobs;  // the network thread's own
     std::vector<std::unique_ptr<Transfer>> idle;
+    std::vector<HttpAddress>               addresses;          // the first one is in use
     Clock::duration typical = std::chrono::milliseconds(300);  // of requests that may be hedged
     std::mt19937_64 random{std::random_device{}()};
     std::thread     thread;
 
-    explicit Impl(const HttpOptions & o)
-        : options(o), keys(o.keys ? *o.keys : RunKeys{}), cap(o.up_limit) {
+    explicit Impl(const HttpOptions & o) : options(o), keys(o.keys ? *o.keys : RunKeys{}) {
         curl_start();
         options.keys = o.keys ? &keys : nullptr;
-        multi        = curl_multi_init();
+        addresses.push_back({o.base});
+        for (const std::string & base : o.more) {
+            addresses.push_back({base});
+        }
+        multi = curl_multi_init();
         curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, long(4 * options.n_connections + 8));
         curl_multi_setopt(multi, CURLMOPT_PIPELINING, long(CURLPIPE_NOTHING));
         thread = std::thread([this] { run(); });
@@ -146,7 +155,7 @@ struct HttpClient::Impl {
             n_bulk += job.request->bulk ? 1 : 0;
             job.running = true;
             job.began   = now;
-            job.transfer->begin(*job.request, job.sink, job.n_tries == 0);
+            job.transfer->begin(*job.request, job.sink, job.n_tries == 0, addresses[0].base);
             job.n_tries++;
             curl_multi_add_handle(multi, job.transfer->handle());
         }
@@ -161,7 +170,7 @@ struct HttpClient::Impl {
         for (Job & job : jobs) {
             if (may_hedge(job) && hedge_at(job) <= now) {
                 job.second = take_idle();
-                job.second->begin(*job.request, nullptr, true);
+                job.second->begin(*job.request, nullptr, true, addresses[0].base);
                 curl_multi_add_handle(multi, job.second->handle());
             }
         }
@@ -173,7 +182,7 @@ struct HttpClient::Impl {
 
     std::unique_ptr<Transfer> take_idle() {
         if (idle.empty()) {
-            return std::make_unique<Transfer>(options, keys, cap);
+            return std::make_unique<Transfer>(options, keys);
         }
         std::unique_ptr<Transfer> transfer = std::move(idle.back());
         idle.pop_back();
@@ -202,6 +211,7 @@ struct HttpClient::Impl {
             }
             HttpResponse response;
             job->transfer->end(code, response);
+            note_address(*job->transfer, response);
             if (job->second) {
                 settle_one(*job, std::move(response));
                 continue;
@@ -215,6 +225,36 @@ struct HttpClient::Impl {
             } else {
                 finish(job, std::move(response));
             }
+        }
+    }
+
+    // Tries the next address if this one does not answer with the right key. An error names all that
+    // were tried, and a wrong key is final only if all have one.
+    void note_address(const Transfer & transfer, HttpResponse & response) {
+        if (addresses.size() == 1) {
+            return;
+        }
+        const auto used =
+            std::find_if(addresses.begin(), addresses.end(), [&](const HttpAddress & address) {
+                return address.base == transfer.base();
+            });
+        used->error       = response.status == 0 ? response.error : "";
+        used->refused_key = response.refused_key;
+        if (response.status != 0 || (transfer.has_moved() && !response.refused_key)) {
+            return;
+        }
+        response.error.clear();
+        response.refused_key = true;
+        for (const HttpAddress & address : addresses) {
+            if (!address.error.empty()) {
+                response.error += (response.error.empty() ? "" : "; ") +
+                                  address.base.substr(address.base.find("//") + 2) + ": " +
+                                  address.error;
+            }
+            response.refused_key = response.refused_key && address.refused_key;
+        }
+        if (used == addresses.begin()) {
+            std::rotate(addresses.begin(), addresses.begin() + 1, addresses.end());
         }
     }
 

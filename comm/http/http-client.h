@@ -2,7 +2,8 @@
 //
 // One network thread drives libcurl's multi interface. A request that fails for an ordinary reason
 // (connection lost, 408, 429, 5xx) is retried as a whole, with back-off and jitter. The timeout is
-// one of progress: a request fails only when no byte has moved for `give_up`.
+// one of progress: a request fails only when no byte has moved for `give_up`. Of several addresses
+// the one that answered last is used; when it does not answer any more, the next one is tried.
 // Independent of stores; store-http.cpp and store-s3.cpp use it.
 #pragma once
 
@@ -16,6 +17,7 @@ struct RunKeys;
 
 struct HttpOptions : LinkOptions {
     std::string              base;            // https://host:port or http://host:port
+    std::vector<std::string> more;            // other addresses of the same server
     const RunKeys *          keys = nullptr;  // copied: mutual TLS, pin and token
     std::vector<std::string> headers;         // sent with every request
 

@@ -12,30 +12,11 @@
 
 namespace gt {
 
-static constexpr double kMinBurst   = 16384;
-static constexpr double kPacket     = 1400;
 static constexpr int    kUnsentLow  = 128 * 1024;
 static constexpr size_t kMaxHeaders = 64;
 
-size_t UploadCap::take(size_t wanted) {
-    if (!on()) {
-        return wanted;
-    }
-    const auto   now  = Clock::now();
-    const double full = std::max(kMinBurst, double(rate_) / 20);  // bursts of at most 50 ms
-    filled_ += std::chrono::duration<double>(now - last_).count() * double(rate_);
-    filled_ = std::min(filled_, full);
-    last_   = now;
-    if (filled_ < std::min(double(wanted), kPacket)) {  // not worth a packet
-        return 0;
-    }
-    const size_t n = std::min(wanted, size_t(filled_));
-    filled_ -= double(n);
-    return n;
-}
-
-Transfer::Transfer(const HttpOptions & options, const RunKeys & keys, UploadCap & cap)
-    : options_(options), keys_(keys), cap_(cap), handle_(curl_easy_init()) {
+Transfer::Transfer(const HttpOptions & options, const RunKeys & keys)
+    : options_(options), keys_(keys), handle_(curl_easy_init()) {
     GT_CHECK(handle_, "curl_easy_init");
 }
 
@@ -85,7 +66,9 @@ void Transfer::set_security(const HttpRequest & request) {
     set(CURLOPT_HTTPHEADER, headers_);
 }
 
-void Transfer::begin(const HttpRequest & request, HttpSink * sink, bool first) {
+void Transfer::begin(
+    const HttpRequest & request, HttpSink * sink, bool first, const std::string & base
+) {
     curl_easy_reset(handle_);
     curl_slist_free_all(headers_);
     headers_ = nullptr;
@@ -96,6 +79,7 @@ void Transfer::begin(const HttpRequest & request, HttpSink * sink, bool first) {
     // state
     request_    = &request;
     sink_       = sink;
+    base_       = base;
     received_   = {};
     n_read_     = 0;
     n_into_     = 0;
@@ -113,19 +97,19 @@ void Transfer::begin(const HttpRequest & request, HttpSink * sink, bool first) {
     const auto set = [&](CURLoption option, auto value) {
         curl_easy_setopt(handle_, option, value);
     };
-    set(CURLOPT_URL, (options_.base + request.path).c_str());
+    set(CURLOPT_URL, (base_ + request.path).c_str());
     set_security(request);
     set(CURLOPT_ERRORBUFFER, why_);
     set(CURLOPT_NOSIGNAL, 1L);
-    set(CURLOPT_PROTOCOLS_STR, options_.base.starts_with("https:") ? "https" : "http");
+    set(CURLOPT_PROTOCOLS_STR, base_.starts_with("https:") ? "https" : "http");
     set(CURLOPT_HTTP_VERSION, long(CURL_HTTP_VERSION_1_1));
     set(CURLOPT_FOLLOWLOCATION, 0L);
-    set(CURLOPT_CONNECTTIMEOUT_MS, 8000L);
+    set(CURLOPT_CONNECTTIMEOUT_MS, options_.more.empty() ? 8000L : 3000L);
     set(CURLOPT_TCP_KEEPALIVE, 1L);
     set(CURLOPT_TCP_KEEPIDLE, 15L);
     set(CURLOPT_TCP_KEEPINTVL, 10L);
     set(CURLOPT_BUFFERSIZE, 256L * 1024);
-    set(CURLOPT_UPLOAD_BUFFERSIZE, cap_.on() ? 16L * 1024 : 128L * 1024);
+    set(CURLOPT_UPLOAD_BUFFERSIZE, options_.up_limit ? 16L * 1024 : 128L * 1024);
     set(CURLOPT_MAXAGE_CONN, 50L);  // the hub closes idle connections after 60 s
     // callbacks
     set(CURLOPT_WRITEFUNCTION, on_write);
@@ -192,9 +176,10 @@ void Transfer::resume() {
 }
 
 size_t Transfer::on_read(char * to, size_t size, size_t n, void * self) {
-    Transfer &   t      = *static_cast<Transfer *>(self);
-    const size_t wanted = std::min(size * n, t.request_->body.size() - t.n_read_);
-    const size_t now    = t.cap_.take(wanted);
+    Transfer &    t      = *static_cast<Transfer *>(self);
+    const size_t  wanted = std::min(size * n, t.request_->body.size() - t.n_read_);
+    UploadLimit * limit  = t.options_.up_limit.get();
+    const size_t  now    = limit ? limit->take(wanted) : wanted;
     if (wanted > 0 && now == 0) {
         t.paused_ = true;
         return CURL_READFUNC_PAUSE;

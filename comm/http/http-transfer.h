@@ -12,38 +12,26 @@ namespace gt {
 
 using Clock = std::chrono::steady_clock;
 
-// A token bucket for the upload limit, shared by all transfers.
-class UploadCap {
-public:
-    explicit UploadCap(uint64_t bytes_per_s) : rate_(bytes_per_s) {}
-
-    bool   on() const { return rate_ > 0; }
-    size_t take(size_t wanted);  // 0: pause
-
-private:
-    uint64_t          rate_;
-    double            filled_ = 0;
-    Clock::time_point last_   = Clock::now();
-};
-
 class Transfer {
 public:
-    Transfer(const HttpOptions & options, const RunKeys & keys, UploadCap & cap);
+    Transfer(const HttpOptions & options, const RunKeys & keys);
     ~Transfer();
     Transfer(const Transfer &)             = delete;
     Transfer & operator=(const Transfer &) = delete;
 
     CURL * handle() const { return handle_; }
 
-    // Prepares the handle for the first or another attempt.
-    void begin(const HttpRequest & request, HttpSink * sink, bool first);
+    // Prepares the handle for the first or another attempt, at one of the server's addresses.
+    void begin(const HttpRequest & request, HttpSink * sink, bool first, const std::string & base);
     // Called when curl has finished: fills the response.
     void end(CURLcode code, HttpResponse & response);
     // Whether the upload limit has paused it.
-    bool              paused() const { return paused_; }
-    void              resume();
-    Clock::time_point last_progress() const { return last_progress_; }
-    bool              has_received() const { return best_ > 0; }  // in any attempt
+    bool                paused() const { return paused_; }
+    void                resume();
+    Clock::time_point   last_progress() const { return last_progress_; }
+    bool                has_received() const { return best_ > 0; }  // in any attempt
+    const std::string & base() const { return base_; }
+    bool                has_moved() const { return moved_ > 0; }  // in this attempt
 
 private:
     static size_t on_read(char * to, size_t size, size_t n, void * self);
@@ -63,11 +51,11 @@ private:
 
     const HttpOptions & options_;
     const RunKeys &     keys_;
-    UploadCap &         cap_;
     CURL *              handle_;
     curl_slist *        headers_ = nullptr;
     const HttpRequest * request_ = nullptr;
     HttpSink *          sink_    = nullptr;
+    std::string         base_;
     HttpResponse        received_;
     size_t              n_read_    = 0;  // of the body, by curl
     size_t              n_into_    = 0;

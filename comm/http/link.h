@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <mutex>
 #include <string>
 
 namespace gt {
@@ -18,13 +20,32 @@ struct LinkCounters {
     std::atomic<uint64_t> n_connects{0};
 };
 
+// A token bucket, shared by everything on this machine that sends to other hosts. Thread-safe.
+class UploadLimit {
+public:
+    explicit UploadLimit(uint64_t bytes_per_s) : rate_(double(bytes_per_s)) {}
+
+    size_t take(size_t wanted);  // how many may be sent now; 0: pause
+    void   charge(size_t n);     // sent without asking: others wait for it
+
+private:
+    void fill();
+
+    std::mutex                            mutex_;
+    double                                rate_, filled_ = 0;
+    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+// Null if there is no limit.
+std::shared_ptr<UploadLimit> make_upload_limit(uint64_t bytes_per_s);
+
 struct LinkOptions {
     int                           n_connections = 4;
-    uint64_t                      up_limit      = 0;  // bytes per second, of all together; 0: none
-    std::string                   congestion    = "bbr";  // TCP congestion control, if allowed
-    std::chrono::milliseconds     stall{20'000};          // retry a transfer without progress
-    std::chrono::milliseconds     give_up{60'000};        // fail without any progress
-    std::shared_ptr<LinkCounters> counters;               // may be null
+    std::shared_ptr<UploadLimit>  up_limit;            // null: none
+    std::string                   congestion = "bbr";  // TCP congestion control, if allowed
+    std::chrono::milliseconds     stall{20'000};       // retry a transfer without progress
+    std::chrono::milliseconds     give_up{60'000};     // fail without any progress
+    std::shared_ptr<LinkCounters> counters;            // may be null
 };
 
 }  // namespace gt

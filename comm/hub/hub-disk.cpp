@@ -1,6 +1,10 @@
 // comm/hub/hub-disk.cpp — see hub-disk.h.
 #include "comm/hub/hub-disk.h"
 
+#include "comm/wire/frame.h"
+#include "comm/wire/keys.h"
+#include "ggml-train/base/text.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
@@ -11,12 +15,16 @@ namespace gt {
 
 namespace fs = std::filesystem;
 
-HubDisk::HubDisk(const std::string & path, const Limits & limits) : files_(path), limits_(limits) {
+constexpr unsigned kFileMode = 0600;  // settings and metrics are not sealed
+constexpr uint64_t kReserve  = 32;    // this part of the space is for records only
+
+HubDisk::HubDisk(const std::string & path, const Limits & limits)
+    : files_(path, kFileMode), limits_(limits), path_(path) {
     read_index();
 }
 
 void HubDisk::read_index() {
-    // no other process uses this folder: files aside are left over from a killed hub
+    // files aside are left over from a killed hub
     std::error_code failed;
     for (const fs::directory_entry & entry :
          fs::directory_iterator(files_.new_aside().parent_path(), failed)) {
@@ -27,13 +35,26 @@ void HubDisk::read_index() {
         std::error_code gone;
         const uint64_t  size = fs::file_size(files_.path_of(key), gone);
         if (!gone) {
-            index_[key] = {size, ++version_};
-            total_ += size;
+            add(key, size);
         }
     }
 }
 
-HubDisk::Reservation HubDisk::reserve(uint64_t bytes) {
+// To the index. REQUIRES: mutex_ is held.
+void HubDisk::add(const std::string & key, uint64_t size) {
+    Entry & entry = index_[key];
+    arrivals_.erase(entry.version);
+    total_ += size - entry.size;
+    entry = {size, ++version_};
+    arrivals_.emplace(version_, key);
+}
+
+bool HubDisk::has(const std::string & key) const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return index_.contains(key);
+}
+
+HubDisk::Reservation HubDisk::reserve(const std::string & key, uint64_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (bytes > limits_.max_value_bytes) {
         throw Error(format(
@@ -41,14 +62,14 @@ HubDisk::Reservation HubDisk::reserve(uint64_t bytes) {
             (unsigned long long) bytes, (unsigned long long) limits_.max_value_bytes
         ));
     }
-    if (total_ + reserved_ + bytes > limits_.max_total_bytes) {
-        throw HubFull(format(
-            "the hub's %llu MB are full; start it with a larger --disk, or wait until old rounds "
-            "are removed",
-            (unsigned long long) limits_.max_total_bytes >> 20
-        ));
+    const auto usable = [&](uint64_t all) { return is_bulk_key(key) ? all - all / kReserve : all; };
+    if (total_ + reserved_ + bytes > usable(limits_.max_total_bytes)) {
+        throw HubFull(
+            "the hub's " + bytes_text(limits_.max_total_bytes) +
+            " are full; start it with a larger --disk, or wait until old rounds are removed"
+        );
     }
-    if (index_.size() >= limits_.max_keys) {
+    if (index_.size() >= usable(limits_.max_keys)) {
         throw HubFull(format(
             "the hub has its limit of %llu keys; wait until old rounds are removed",
             (unsigned long long) limits_.max_keys
@@ -69,34 +90,36 @@ std::mutex & HubDisk::name_mutex(const std::string & key) {
     return names_[digest64(key) % names_.size()];
 }
 
-HubDisk::Outcome
-HubDisk::adopt(const fs::path & aside, const std::string & key, uint64_t size, bool if_absent) {
+static bool is_frame(const fs::path & path) {
+    const auto value = read_file(path);
+    return value && parse_frame(*value);
+}
+
+HubDisk::Outcome HubDisk::adopt(const fs::path & aside, const std::string & key, uint64_t size) {
     std::lock_guard<std::mutex> name(name_mutex(key));
-    const bool                  won = files_.adopt(aside, key, if_absent);
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!won) {
+    const bool                  is_there = has(key);
+    const bool is_damaged = is_there && !is_frame(files_.path_of(key)) && is_frame(aside);
+    if (!files_.adopt(aside, key, !is_damaged)) {
         return Outcome::other;
     }
-    const auto found = index_.find(key);
-    if (found != index_.end() && if_absent) {
-        return Outcome::there;  // the same bytes
+    if (is_there && !is_damaged) {
+        return Outcome::there;
     }
-    const bool is_new = found == index_.end();
-    total_ += size - (is_new ? 0 : found->second.size);
-    index_[key] = {size, ++version_};
+    std::lock_guard<std::mutex> lock(mutex_);
+    add(key, size);
     arrived_.notify_all();
-    return is_new ? Outcome::created : Outcome::there;
+    return Outcome::created;
 }
 
-HubDisk::Outcome
-HubDisk::write(const std::string & key, std::span<const uint8_t> value, bool if_absent) {
+HubDisk::Outcome HubDisk::write(const std::string & key, std::span<const uint8_t> value) {
     check_key(key);
-    const Reservation reservation = reserve(value.size());
-    return adopt(files_.write_aside(value), key, value.size(), if_absent);
+    const Reservation reservation = reserve(key, value.size());
+    const FileSlot    slot(*this);
+    return adopt(files_.write_aside(value), key, value.size());
 }
 
-bool HubDisk::put(const std::string & key, std::span<const uint8_t> value, bool if_absent) {
-    return write(key, value, if_absent) != Outcome::other;
+bool HubDisk::put(const std::string & key, std::span<const uint8_t> value, bool) {
+    return write(key, value) != Outcome::other;
 }
 
 std::optional<HubDisk::Entry>
@@ -115,13 +138,13 @@ std::optional<std::pair<std::string, HubDisk::Entry>> HubDisk::follow(
 
     std::unique_lock<std::mutex> lock(mutex_);
     arrived_.wait_for(lock, wait, [&] {
-        for (const std::string & prefix : prefixes) {
-            for (auto it = index_.lower_bound(prefix);
-                 it != index_.end() && it->first.starts_with(prefix); ++it) {
-                if (it->second.version > version &&
-                    (!next || it->second.version < next->second.version)) {
-                    next = *it;
-                }
+        for (auto it = arrivals_.upper_bound(version); it != arrivals_.end() && !next; ++it) {
+            const std::string & key = it->second;
+            version                 = it->first;
+            if (std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string & prefix) {
+                    return key.starts_with(prefix);
+                })) {
+                next = {key, index_.at(key)};
             }
         }
         return stopping_ || next;
@@ -141,6 +164,7 @@ bool HubDisk::is_stopping() const {
 
 std::optional<Bytes>
 HubDisk::read(const std::string & key, uint64_t version, uint64_t offset, uint64_t length) {
+    const FileSlot               slot(*this);
     std::unique_lock<std::mutex> name(name_mutex(key));
     const File                   file(::open(files_.path_of(key).c_str(), O_RDONLY | O_CLOEXEC));
     {
@@ -177,7 +201,7 @@ std::optional<Bytes> HubDisk::get(const std::string & key, std::chrono::millisec
         }
         if (std::optional<Bytes> value = read(key, entry->version, 0, entry->size)) {
             return value;
-        }  // else overwritten or removed meanwhile
+        }  // else removed meanwhile
     }
 }
 
@@ -206,9 +230,29 @@ void HubDisk::remove(const std::string & key) {
             return;
         }
         total_ -= found->second.size;
+        arrivals_.erase(found->second.version);
         index_.erase(found);
     }
     files_.remove(key);
+}
+
+bool HubDisk::is_nearly_full() {
+    std::error_code failed;
+    const auto      disk = fs::space(path_, failed);
+
+    std::lock_guard<std::mutex> lock(mutex_);
+    const uint64_t              most = failed ? limits_.max_total_bytes
+                                              : std::min(limits_.max_total_bytes, total_ + disk.available);
+    return total_ > most / 5 * 4 || index_.size() > limits_.max_keys / 5 * 4;
+}
+
+std::map<std::string, uint64_t> HubDisk::bytes_of_runs() const {
+    std::map<std::string, uint64_t> bytes;
+    std::lock_guard<std::mutex>     lock(mutex_);
+    for (const auto & [key, entry] : index_) {
+        bytes[key.substr(0, key.find('/') + 1)] += entry.size;
+    }
+    return bytes;
 }
 
 uint64_t HubDisk::total_bytes() const {

@@ -1,6 +1,8 @@
 // comm/hub/hub-log.cpp — see hub-log.h.
 #include "comm/hub/hub-log.h"
 
+#include "comm/store/store.h"
+
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -32,7 +34,8 @@ HubLog::~HubLog() {
     }
 }
 
-void HubLog::note(const std::string & text) {
+void HubLog::note(const std::string & raw) {
+    const std::string           text = printable(raw);  // keys of requests may be in it
     std::lock_guard<std::mutex> lock(mutex_);
     const std::time_t           now = std::time(nullptr);
     std::tm                     utc{};

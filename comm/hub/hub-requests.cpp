@@ -1,6 +1,6 @@
 // comm/hub/hub-requests.cpp — the hub's requests, each a few lines over hub-disk; protocol.md lists them.
 //
-//   PUT    /v/KEY[?if_absent=1]              201 new, 200 same bytes, 412 another value exists
+//   PUT    /v/KEY                            201 new, 200 same bytes, 412 another value exists
 //   PUT    /v/KEY?upload=&part=&part_bytes=&size=   one range; 202 until all are there
 //   GET    /missing/KEY?upload=...           numbers of the missing ranges
 //   GET    /v/KEY?wait=MS&offset=&length=&version=  200 with X-Size and X-Version, 404
@@ -29,6 +29,7 @@ static constexpr size_t   kListKeys     = 5'000;  // per answer
 static constexpr size_t   kMaxPrefixes  = 8;      // of a feed
 static constexpr auto     kKeepAlive    = 5s;     // an empty range on an idle lane
 static constexpr auto     kTooFastPause = 100ms;
+static constexpr auto     kLinePause    = 10ms;
 
 using Request  = httplib::Request;
 using Response = httplib::Response;
@@ -43,6 +44,13 @@ static uint64_t number_of(const Request & req, const char * name, uint64_t other
     return *value;
 }
 
+// An IPv4 address as it is usually written.
+static std::string plain_address(const Request & req) {
+    constexpr std::string_view kMapped = "::ffff:";
+    const std::string &        from    = req.remote_addr;
+    return from.starts_with(kMapped) ? from.substr(kMapped.size()) : from;
+}
+
 static std::string new_boot_id() {
     const Key32 random = new_secret();
     return to_base64(std::span(random).first(9));
@@ -54,7 +62,6 @@ static HubUploads::Range range_of(const Request & req) {
     range.index       = number_of(req, "part", 0);
     range.range_bytes = number_of(req, "part_bytes", 0);
     range.size        = number_of(req, "size", 0);
-    range.if_absent   = req.has_param("if_absent");
     return range;
 }
 
@@ -93,7 +100,7 @@ void HubRequests::refuse(const Request & req, Response & res, int code, const st
     res.status             = code;
     res.set_content(why, "text/plain");
     status_.count(name, 0, 0, true);
-    log_.fault("refused " + name + " " + req.remote_addr + " " + req.method + ": " + why);
+    log_.fault("refused " + name + " " + plain_address(req) + " " + req.method + ": " + why);
 }
 
 // Checks token, name and limits, before the body is read.
@@ -121,6 +128,7 @@ bool HubRequests::admit(const Request & req, Response & res) {
     }
     switch (limits_.allow(host, up + down)) {
         case HostLimits::Answer::yes:
+            was_reached_ = true;
             return true;
         case HostLimits::Answer::too_many_hosts:
             refuse(req, res, 403, "the hub has its limit of hosts");
@@ -220,6 +228,7 @@ void HubRequests::time(const Request &, Response & res) {
 
 void HubRequests::speed(const Request & req, Response & res) {
     const uint64_t n = std::min<uint64_t>(number_of(req, "bytes", 0), kMaxBody);
+    wait_for_line(n);
     res.set_content(std::string(n, 'x'), "application/octet-stream");
 }
 
@@ -228,9 +237,8 @@ void HubRequests::put(const Request & req, Response & res, const httplib::Conten
     const std::string host = req.get_header_value("X-Host");
     const Bytes       body = read_body(req, reader);
     status_.count(host, body.size(), 0, false);
-    const HubDisk::Outcome outcome = req.has_param("upload")
-                                         ? uploads_.write(key, range_of(req), body)
-                                         : disk_.write(key, body, req.has_param("if_absent"));
+    const HubDisk::Outcome outcome =
+        req.has_param("upload") ? uploads_.write(key, range_of(req), body) : disk_.write(key, body);
     switch (outcome) {
         case HubDisk::Outcome::created:
             res.status = 201;
@@ -250,6 +258,21 @@ void HubRequests::put(const Request & req, Response & res, const httplib::Conten
     }
 }
 
+// Keeps the upload limit; commits and other small values go first.
+void HubRequests::wait_for_line(uint64_t n_bytes) {
+    if (options_.up_limit && n_bytes <= kSmallValue) {
+        options_.up_limit->charge(n_bytes);
+        return;
+    }
+    for (uint64_t left = options_.up_limit ? n_bytes : 0; left > 0 && !disk_.is_stopping();) {
+        const size_t n = options_.up_limit->take(left);
+        left -= n;
+        if (n == 0) {
+            std::this_thread::sleep_for(kLinePause);
+        }
+    }
+}
+
 void HubRequests::get(const Request & req, Response & res) {
     const std::string key    = req.path.substr(3);
     const uint64_t    offset = number_of(req, "offset", 0);
@@ -264,9 +287,10 @@ void HubRequests::get(const Request & req, Response & res) {
     const uint64_t n     = std::min(length, entry->size - offset);
     const auto     bytes = disk_.read(key, entry->version, offset, n);
     if (!bytes) {
-        res.status = 404;  // overwritten or removed meanwhile
+        res.status = 404;  // removed meanwhile
         return;
     }
+    wait_for_line(n);
     res.set_header("X-Size", std::to_string(entry->size));
     res.set_header("X-Version", std::to_string(entry->version));
     res.set_content(std::string(bytes->begin(), bytes->end()), "application/octet-stream");
@@ -314,6 +338,7 @@ void HubRequests::feed(const Request & req, Response & res) {
             ) {
                 std::this_thread::sleep_for(kTooFastPause);
             }
+            wait_for_line(size);
             status_.count(host, 0, size, false);
         }
         append_range(out, range);

@@ -6,6 +6,7 @@
 #include "comm/hub/hub-uploads.h"
 #include "comm/hub/hub.h"
 
+#include <atomic>
 #include <functional>
 
 namespace httplib {
@@ -34,6 +35,7 @@ public:
     void set_up_status(httplib::Server & server);  // the page, its data, the metrics
 
     const std::string & boot() const { return boot_; }
+    bool                was_reached() const { return was_reached_; }  // by a host
 
 private:
     using Request  = httplib::Request;
@@ -44,6 +46,8 @@ private:
     void refuse(const Request & req, Response & res, int code, const std::string & why);
     void run(Handler handler, const Request & req, Response & res);
     void answer_error(const Request & req, Response & res);  // for the current exception
+
+    void wait_for_line(uint64_t n_bytes);
 
     void put(const Request & req, Response & res, const httplib::ContentReader & reader);
     void get(const Request & req, Response & res);
@@ -62,6 +66,7 @@ private:
     HubStatus &        status_;
     HostLimits         limits_;
     std::string        boot_;  // random, new at every start
+    std::atomic<bool>  was_reached_{false};
 
     std::function<void(const std::string & key)> on_new_;
 };

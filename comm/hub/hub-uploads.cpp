@@ -57,19 +57,23 @@ std::shared_ptr<HubUploads::Upload> HubUploads::open(const std::string & key, co
         throw HubFull("too many uploads at the same time");
     }
     auto upload         = std::make_shared<Upload>();
-    upload->reservation = disk_.reserve(range.size);
+    upload->reservation = disk_.reserve(key, range.size);
     upload->key         = key;
     upload->aside       = disk_.new_aside();
     upload->size        = range.size;
     upload->range_bytes = range.range_bytes;
     upload->n_left      = (range.size + range.range_bytes - 1) / range.range_bytes;
     upload->have.assign(upload->n_left, false);
+    const File file(::open(upload->aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (file.fd() < 0) {
+        fail_file("can't write", upload->aside, errno);
+    }
     uploads_[range.upload] = upload;
     return upload;
 }
 
 static void write_at(const fs::path & path, uint64_t offset, std::span<const uint8_t> data) {
-    const File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    const File file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
     if (file.fd() < 0) {
         fail_file("can't write", path, errno);
     }
@@ -93,6 +97,14 @@ static void flush(const fs::path & path) {
     }
 }
 
+// The sender starts over. REQUIRES: the upload's mutex is held.
+void HubUploads::fail(Upload & upload, const std::string & name) {
+    upload.failed = true;
+    upload.reservation.reset();
+    std::lock_guard<std::mutex> all(mutex_);
+    uploads_.erase(name);
+}
+
 HubDisk::Outcome
 HubUploads::write(const std::string & key, const Range & range, std::span<const uint8_t> data) {
     check_key(key);
@@ -111,8 +123,13 @@ HubUploads::write(const std::string & key, const Range & range, std::span<const 
         return upload->outcome == HubDisk::Outcome::created ? HubDisk::Outcome::there
                                                             : upload->outcome;
     }
+    const HubDisk::FileSlot slot(disk_);
     // write the range to its place
     if (!upload->have[range.index]) {
+        if (!fs::exists(upload->aside)) {
+            fail(*upload, range.upload);
+            throw StoreError("the hub has lost a part of this upload; send it again");
+        }
         write_at(upload->aside, begin, data);
         upload->have[range.index] = true;
         upload->n_left--;
@@ -123,13 +140,10 @@ HubUploads::write(const std::string & key, const Range & range, std::span<const 
     // all are there: give the file its name
     try {
         flush(upload->aside);
-        upload->outcome = disk_.adopt(upload->aside, key, upload->size, range.if_absent);
+        upload->outcome = disk_.adopt(upload->aside, key, upload->size);
         upload->done    = true;
     } catch (const StoreError &) {  // e.g. a full disk: the sender starts over
-        upload->failed = true;
-        upload->reservation.reset();
-        std::lock_guard<std::mutex> all(mutex_);
-        uploads_.erase(range.upload);
+        fail(*upload, range.upload);
         throw;
     }
     upload->reservation.reset();

@@ -14,7 +14,6 @@ public:
     struct Range {
         std::string upload;                                // random name, chosen by the sender
         uint64_t    index = 0, range_bytes = 0, size = 0;  // `size`: of the whole value
-        bool        if_absent = false;
     };
 
     explicit HubUploads(HubDisk & disk) : disk_(disk) {}
@@ -33,6 +32,7 @@ private:
 
     void                    check(const Range & range) const;
     std::shared_ptr<Upload> open(const std::string & key, const Range & range);
+    void                    fail(Upload & upload, const std::string & name);
 
     HubDisk &                                      disk_;
     std::mutex                                     mutex_;

@@ -6,10 +6,14 @@
 #include "comm/hub/hub-handshake.h"
 #include "comm/hub/hub-requests.h"
 #include "comm/hub/hub-threads.h"
+#include "comm/wire/keys.h"
+#include "ggml-train/base/file.h"
+#include "ggml-train/base/text.h"
 
 #include <deque>
 #include <httplib.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <thread>
 
 namespace gt {
@@ -17,30 +21,60 @@ namespace gt {
 static constexpr auto   kHandshake     = std::chrono::milliseconds(5'000);
 static constexpr auto   kTick          = std::chrono::milliseconds(20);
 static constexpr auto   kHousekeeping  = std::chrono::milliseconds(1'000);
+static constexpr auto   kLonely        = std::chrono::seconds(60);
 static constexpr time_t kIdle_s        = 60;  // then a connection is closed
 static constexpr time_t kReadWrite_s   = 30;
 static constexpr size_t kStatusThreads = 32;
+static constexpr int    kOtherFiles    = 64;  // besides connections: values, log, status page
 
 // HubThreads as httplib wants it.
 class ThreadQueue : public httplib::TaskQueue {
 public:
-    explicit ThreadQueue(size_t max_threads) : threads_(max_threads) {}
+    ThreadQueue(size_t max_threads, HubLog & log)
+        : max_threads_(max_threads), log_(log), threads_(max_threads) {}
 
-    bool enqueue(std::function<void()> job) override { return threads_.enqueue(std::move(job)); }
+    bool enqueue(std::function<void()> job) override {
+        const bool taken = threads_.enqueue(std::move(job));
+        if (!taken) {
+            log_.fault(format(
+                "refused a connection: the limit of %zu is reached; `ulimit -n` may raise it",
+                max_threads_
+            ));
+        }
+        return taken;
+    }
     void shutdown() override { threads_.shutdown(); }
 
 private:
+    size_t     max_threads_;
+    HubLog &   log_;
     HubThreads threads_;
 };
 
+// Only its owner can read a new folder: settings and metrics are not sealed.
 static std::string folder_for_log(const std::string & path) {
-    const std::string folder = path + "/=hub";
-    std::error_code   failed;
-    std::filesystem::create_directories(folder, failed);
-    if (failed) {
-        throw Error(path + ": can't be created; check the folder and its permissions");
+    const std::string log    = path + "/=hub";
+    const bool        is_new = !std::filesystem::exists(path);
+    make_folder(log);
+    if (is_new) {
+        std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     }
-    return folder;
+    std::filesystem::permissions(log, std::filesystem::perms::owner_all);
+    return log;
+}
+
+// Raises the limit of open files as far as the system allows, and allows as many connections as fit.
+static HubOptions with_fitting_limits(HubOptions options) {
+    const rlim_t wanted = rlim_t(options.max_connections) + kOtherFiles;
+    rlimit       limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur < wanted) {
+        limit.rlim_cur = std::min(wanted, limit.rlim_max);
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    const int n_files       = int(std::min(limit.rlim_cur, wanted));
+    options.max_connections = std::max(n_files - kOtherFiles, 1);
+    return options;
 }
 
 static httplib::SSLServer::PemMemory pem_of(const RunKeys & keys) {
@@ -50,6 +84,7 @@ static httplib::SSLServer::PemMemory pem_of(const RunKeys & keys) {
 
 struct Hub::Impl {
     HubOptions         options;
+    FileLock           lock;  // before anything in the folder is read
     HubLog             log;
     HubDisk            disk;
     HubUploads         uploads;
@@ -63,11 +98,17 @@ struct Hub::Impl {
     std::mutex              hook_mutex;
     std::condition_variable hook_wakeup;
     std::deque<std::string> new_keys;
-    bool                    stopping = false;
+    bool                    stopping = false, is_nearly_full = false;
     std::thread             server_thread, local_thread, hook_thread, housekeeping_thread;
 
     explicit Impl(const HubOptions & o)
-        : options(o), log(folder_for_log(o.path), o.quiet),
+        : options(with_fitting_limits(o)),
+          lock(
+              folder_for_log(o.path) + "/lock",
+              o.path + ": another hub uses this folder; stop it, or choose another folder "
+                       "(hub --path, train-gpt --hub-path)"
+          ),
+          log(folder_for_log(o.path), o.quiet),
           disk(o.path, {o.max_value_bytes, o.max_total_bytes, o.max_keys}), uploads(disk),
           status(folder_for_log(o.path), log),
           requests(
@@ -78,7 +119,8 @@ struct Hub::Impl {
               status,
               [this](const std::string & key) { notify_hooks(key); }
           ),
-          server(pem_of(options.keys)), guard(static_cast<SSL_CTX *>(server.tls_context()), log) {
+          server(pem_of(options.keys)),
+          guard(static_cast<SSL_CTX *>(server.tls_context()), log, options.max_connections) {
         GT_CHECK(server.is_valid(), "invalid certificate");
         set_up_tls();
         set_up_server();
@@ -97,7 +139,7 @@ struct Hub::Impl {
 
     void set_up_server() {
         const size_t n_max    = size_t(options.max_connections);
-        server.new_task_queue = [n_max] { return new ThreadQueue(n_max); };
+        server.new_task_queue = [this, n_max] { return new ThreadQueue(n_max, log); };
         server.set_keep_alive_max_count(1'000'000'000);
         server.set_keep_alive_timeout(kIdle_s);
         server.set_read_timeout(kReadWrite_s);
@@ -127,6 +169,12 @@ struct Hub::Impl {
         }
     }
 
+    // The port, or -1. wanted 0: any.
+    static int bind(httplib::Server & at, const std::string & host, int wanted) {
+        return wanted == 0 ? at.bind_to_any_port(host)
+                           : (at.bind_to_port(host, wanted) ? wanted : -1);
+    }
+
     void listen() {
         const size_t colon = options.address.rfind(':');
         if (colon == options.address.npos) {
@@ -137,8 +185,10 @@ struct Hub::Impl {
             host = host.substr(1, host.size() - 2);
         }
         const int wanted = std::atoi(options.address.c_str() + colon + 1);
-        port             = wanted == 0 ? server.bind_to_any_port(host)
-                                       : (server.bind_to_port(host, wanted) ? wanted : -1);
+        port             = bind(server, host, wanted);
+        if (port <= 0 && host == "::") {
+            port = bind(server, "0.0.0.0", wanted);  // a system without IPv6
+        }
         if (port <= 0) {
             throw Error(
                 "hub: can't listen on " + options.address +
@@ -147,12 +197,8 @@ struct Hub::Impl {
         }
         if (options.status_port >= 0) {
             local.set_payload_max_length(0);
-            local.new_task_queue = [] { return new ThreadQueue(kStatusThreads); };
-            local_port =
-                options.status_port == 0
-                    ? local.bind_to_any_port("127.0.0.1")
-                    : (local.bind_to_port("127.0.0.1", options.status_port) ? options.status_port
-                                                                            : -1);
+            local.new_task_queue = [this] { return new ThreadQueue(kStatusThreads, log); };
+            local_port           = bind(local, "127.0.0.1", options.status_port);
             if (local_port <= 0) {
                 throw Error(
                     format("hub: the status port %d is in use; choose another", options.status_port)
@@ -161,6 +207,7 @@ struct Hub::Impl {
             local_thread = std::thread([this] { local.listen_after_bind(); });
             local.wait_until_ready();
         }
+        name_other_runs();
         if (options.hooks) {
             options.hooks->start(disk);
         }
@@ -174,6 +221,18 @@ struct Hub::Impl {
             "listening on port %d, boot %s, %llu keys, %llu bytes", port, requests.boot().c_str(),
             (unsigned long long) disk.n_keys(), (unsigned long long) disk.total_bytes()
         ));
+    }
+
+    // Space that old runs use is not freed by itself.
+    void name_other_runs() {
+        for (const auto & [root, bytes] : disk.bytes_of_runs()) {
+            if (!root.empty() && root != RunPaths(options.keys.run).root) {
+                log.note(
+                    options.path + "/" + root + " has " + bytes_text(bytes) +
+                    " of another run; remove it if that run is over"
+                );
+            }
+        }
     }
 
     // Calls the hooks; exceptions are logged.
@@ -202,12 +261,31 @@ struct Hub::Impl {
     }
 
     void do_housekeeping() {
+        const auto                   begin   = std::chrono::steady_clock::now();
+        bool                         is_told = false;
         std::unique_lock<std::mutex> lock(hook_mutex);
         while (!stopping) {
             hook_wakeup.wait_for(lock, kHousekeeping, [&] { return stopping; });
             lock.unlock();
             guard.end_slow(kHandshake);
             uploads.drop_old();
+            if (!is_told && !requests.was_reached() &&
+                std::chrono::steady_clock::now() - begin > kLonely) {
+                is_told = true;
+                log.note(format(
+                    "no host has reached this hub yet; check that port %d is open, and that the "
+                    "router forwards it to this machine",
+                    port
+                ));
+            }
+            const bool was_full = std::exchange(is_nearly_full, disk.is_nearly_full());
+            if (is_nearly_full && !was_full) {
+                log.fault(
+                    "four fifths of the space are used, " + bytes_text(disk.total_bytes()) +
+                    ": old rounds are removed early, so who joins may have to wait for the next "
+                    "shared checkpoint; free some space, or use a larger --disk"
+                );
+            }
             lock.lock();
         }
     }

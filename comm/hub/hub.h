@@ -31,18 +31,19 @@ public:
 };
 
 struct HubOptions {
-    std::string address = "127.0.0.1:0";  // host:port to listen on; port 0: any free one
+    std::string address = "127.0.0.1:0";  // host:port to listen on; [::]: IPv4, too; port 0: any
     std::string path;                     // folder of the store
     RunKeys     keys;                     // the seal key is not needed
     HubHooks *  hooks = nullptr;          // not owned; may be null
 
-    uint64_t max_value_bytes = 256ull << 20;  // of one value
-    uint64_t max_total_bytes = 16ull << 30;   // of all values on disk
-    uint64_t max_keys        = 1'000'000;
-    uint64_t host_bytes_s    = 200'000'000;  // per host, each way
-    uint64_t host_requests_s = 2'000;
-    int      max_connections = 2048;
-    int      max_hosts       = kMaxHosts;
+    uint64_t                     max_value_bytes = 256ull << 20;  // of one value
+    uint64_t                     max_total_bytes = 16ull << 30;   // of all values on disk
+    uint64_t                     max_keys        = 1'000'000;
+    uint64_t                     host_bytes_s    = 200'000'000;  // per host, each way
+    uint64_t                     host_requests_s = 2'000;
+    std::shared_ptr<UploadLimit> up_limit;  // of what it sends; null: none
+    int                          max_connections = 2048;
+    int                          max_hosts       = kMaxHosts;
 
     int status_port        = -1;  // plain HTTP status page on 127.0.0.1; 0: any free port; -1: none
     std::string congestion = "bbr";  // TCP congestion control, if the kernel allows it

@@ -66,18 +66,20 @@ void StorePeers::wait_or_give_up(Time since, const std::string & for_what, Milli
     if (options_.stop && options_.stop() && !(butterfly_ && butterfly_->is_busy())) {
         throw Stopped("stopped while waiting " + for_what);
     }
-    const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now() - since);
+    const auto  waited  = std::chrono::duration_cast<std::chrono::seconds>(now() - since);
+    std::string trouble = messages_.trouble();
+    trouble             = trouble.empty() ? "" : "; our upload fails: " + trouble;
     if (now() - since > options_.give_up) {
         throw Error(
             format("gave up after waiting %lld s ", static_cast<long long>(waited.count())) +
-            for_what + "; check that the hub (or the first host) is up and reachable"
+            for_what + "; check that the hub (or the first host) is up and reachable" + trouble
         );
     }
     const auto n_logged = static_cast<uint64_t>(waited.count() / kLogEach_s);
     if (n_logged > n_logged_ && options_.log) {
         options_.log(format(
-            "waiting %s, for %lld s so far", for_what.c_str(),
-            static_cast<long long>(waited.count())
+            "waiting %s, for %lld s so far%s", for_what.c_str(),
+            static_cast<long long>(waited.count()), trouble.c_str()
         ));
     }
     n_logged_ = n_logged;

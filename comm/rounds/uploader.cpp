@@ -45,6 +45,11 @@ void Uploader::restart(uint64_t index) {
     closed_ = index;
 }
 
+std::string Uploader::trouble() {
+    const std::lock_guard lock(mutex_);
+    return trouble_;
+}
+
 bool Uploader::drain(Millis timeout) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, timeout, [&] { return jobs_.empty() && !is_busy_; });
@@ -63,16 +68,19 @@ void Uploader::loop() {
         is_busy_ = true;
         lock.unlock();
         bool               done = true;
+        std::string        why;
         std::exception_ptr failed;
         try {
             job.run();
-        } catch (const StoreError &) {
+        } catch (const StoreError & error) {
             done = false;
+            why  = error.what();
         } catch (...) {
             failed = std::current_exception();  // not retryable
         }
         lock.lock();
-        failed_ = failed ? failed : failed_;
+        failed_  = failed ? failed : failed_;
+        trouble_ = std::move(why);
         if (done) {
             pause = kFirstPause;
         } else {

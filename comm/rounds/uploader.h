@@ -35,6 +35,9 @@ public:
     // We joined again: only rounds up to `index` are closed.
     void restart(uint64_t index);
 
+    // Why the last attempt failed; empty: it did not.
+    std::string trouble();
+
     // Waits until all jobs are done, at most `timeout`; returns whether they are.
     bool drain(Millis timeout);
 
@@ -47,6 +50,7 @@ private:
     bool                    is_busy_ = false, stop_ = false;
     uint64_t                closed_ = 0;
     std::exception_ptr      failed_;
+    std::string             trouble_;
     std::thread             thread_;
 };
 

@@ -68,12 +68,13 @@ static std::vector<std::string> words_of(const std::string & line, const Place &
     return words;
 }
 
-static std::string check_address(const std::string & text, const Place & place) {
+static void check_address(const std::string & text, const Place & place) {
     const size_t colon = text.rfind(':');
     const auto   wrong = [&](const std::string & what) {
         place.fail(
               "address '" + text.substr(0, 80) + "': " + what +
-              "; use host:port, as in anna.example.org:7077 or [2001:db8::1]:7077, or - for none"
+              "; use host:port, as in anna.example.org:7077 or [2001:db8::1]:7077 (several with "
+                "commas), or - for none"
           );
     };
     if (colon == text.npos || colon == 0 || text.size() > kMaxAddress) {
@@ -91,6 +92,13 @@ static std::string check_address(const std::string & text, const Place & place) 
                                      "ABCDEFGHIJKLMNOPQRSTUVWXYZ.-_";
     if (inner.empty() || inner.find_first_not_of(letters) != inner.npos) {
         wrong("not a host name or IP address");
+    }
+}
+
+static std::string check_addresses(const std::string & text, const Place & place) {
+    std::istringstream all(text + ",");  // so that a comma at the end is an empty address
+    for (std::string address; std::getline(all, address, ',');) {
+        check_address(address, place);
     }
     return text;
 }
@@ -119,7 +127,7 @@ static HostEntry parse_host(const std::vector<std::string> & words, const Place 
         const std::string   name  = word.substr(0, equal);
         const std::string   value = equal == word.npos ? "" : word.substr(equal + 1);
         if (equal == word.npos && i == 1) {
-            host.address = word == "-" ? "" : check_address(word, place);
+            host.address = word == "-" ? "" : check_addresses(word, place);
         } else if (name == "up" && equal != word.npos) {
             host.up = check_speed(name, value, place);
         } else if (name == "down" && equal != word.npos) {
@@ -248,8 +256,13 @@ Hosts read_hosts(const std::string & path) {
     return parse_hosts(text, path);
 }
 
+std::string port_of(const HostEntry & host) {
+    const std::string first = host.address.substr(0, host.address.find(','));
+    return first.substr(first.rfind(':'));
+}
+
 std::string listen_address(const HostEntry & host) {
-    return "0.0.0.0" + host.address.substr(host.address.rfind(':'));
+    return "[::]" + port_of(host);
 }
 
 const HostEntry * Hosts::find(const std::string & name) const {

@@ -7,7 +7,8 @@
 //   store s3://bucket/prefix              or file:///path: instead of a hub
 //   delivery direct                       hosts with an address serve their own messages
 //
-// The first host with an address is the hub. '-': no address, connects to others only. For a hub
+// The first host with an address is the hub. '-': no address, connects to others only. Several
+// addresses of one host, as seen at home, from outside, over IPv6, are separated by commas. For a hub
 // that must not read messages, `hub-key ...` replaces `key ...`. An invite is the file as one line.
 #pragma once
 
@@ -20,13 +21,16 @@ namespace gt {
 
 struct HostEntry {
     std::string name;
-    std::string address;   // host:port; empty: connects to others only
+    std::string address;   // host:port[,host:port...]; empty: connects to others only
     double      up   = 0;  // Mbit/s; 0: unknown
     double      down = 0;
     std::string data;
 };
 
-// "0.0.0.0:PORT" with the port of its address: all interfaces.
+// ":PORT" of its first address.
+std::string port_of(const HostEntry & host);
+
+// "[::]:PORT": all interfaces, IPv6 and IPv4.
 std::string listen_address(const HostEntry & host);
 
 struct Hosts {

@@ -6,7 +6,8 @@
 
 namespace gt {
 
-constexpr int kRoundsPerCall = 4;
+constexpr int      kRoundsPerCall = 4;
+constexpr uint64_t kKeptRounds    = 8;  // members may be this far behind
 
 Retention::Retention(Store & store, const RunKeys & keys)
     : store_(store), keys_(keys), paths_(keys.run), log_(store, keys) {}
@@ -29,9 +30,11 @@ void Retention::commit(const Commit & commit) {
 }
 
 void Retention::work() {
-    const uint64_t before = complete_before_ == kNone ? 0 : complete_before_;
-    const uint64_t last   = last_complete_ == kNone ? 0 : last_complete_;
-    const uint64_t floor  = newest_ - listed_at_ > (last - before) / 4 ? last : before;
+    const uint64_t before  = complete_before_ == kNone ? 0 : complete_before_;
+    const uint64_t last    = last_complete_ == kNone ? 0 : last_complete_;
+    const bool     is_full = store_.is_nearly_full();
+    const bool     is_old  = newest_ - listed_at_ > (last - before) / 4;
+    const uint64_t floor   = is_full || is_old ? last : before;
     if (floor > floor_) {
         const RecordHead head{Kind::floor, floor, "sequencer", 0};
         store_.put(paths_.floor(floor), make_record(keys_, head, {}));
@@ -42,6 +45,12 @@ void Retention::work() {
     for (int i = 0; i < kRoundsPerCall && done_ < floor_; ++i) {
         remove_round(done_);
         ++done_;
+    }
+    thin_ = std::max(thin_, floor_);
+    for (int i = 0; i < kRoundsPerCall && is_full && thin_ + kKeptRounds < newest_; ++i) {
+        remove_all(paths_.messages(thin_));
+        remove_all(paths_.shards(thin_));
+        ++thin_;
     }
 }
 

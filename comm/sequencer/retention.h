@@ -3,6 +3,8 @@
 // Joining needs no rounds older than the last complete shared checkpoint. The one before is kept for
 // hosts that are loading it, for a quarter of the interval between the two. A floor record is written before anything is removed; a round's
 // messages are removed before its commit, so after a crash the lowest commit shows where to continue.
+// A store that is nearly full keeps one checkpoint, and messages of the last rounds only: members go
+// on, and who joins waits for the next checkpoint.
 #pragma once
 
 #include "comm/sequencer/commit-log.h"
@@ -35,6 +37,7 @@ private:
     bool            is_direct_     = false;  // some messages were served by their senders
     uint64_t        last_complete_ = kNone, complete_before_ = kNone;
     uint64_t        newest_ = 0, listed_at_ = 0;  // the newest commit, and that of last_complete_
+    uint64_t        thin_ = 0;                    // no messages below, if the store was nearly full
 };
 
 }  // namespace gt

@@ -39,17 +39,21 @@ bool Sequencer::poll(Time now) {
     }
     // read what hosts have put
     look_for_settings();
-    if (!listed_ || now - looked_ >= options_.presence_poll) {
+    const Millis each = membership_.head() ? options_.presence_poll : Millis(1'000);
+    if (!listed_ || now - looked_ >= each) {
         look_for_presences(now);
     }
-    look_for_messages(now);
+    const double pace_ms = membership_.head() ? double(membership_.head()->pace_ms) : 0;
+    if (now - membership_.opened() >= Millis(static_cast<int64_t>(options_.early * pace_ms))) {
+        look_for_messages(now);
+    }
     look_for_slices();
-    // write a commit
+    // make room, then write a commit
+    retention_.work();
     const bool closed = close(now) || revise(now);
-    if (closed) {
+    if (closed && options_.early == 0) {
         look_for_messages(now);  // of the next round
     }
-    retention_.work();
     return closed;
 }
 

@@ -25,7 +25,8 @@ struct SequencerOptions {
     bool        direct    = false;  // hosts may serve their messages themselves: held-copy.h
     bool        take_over = false;  // appointed by the user: writes from now on, in a new epoch
     MembershipOptions membership;
-    Millis            presence_poll{1000};     // how often presences are listed; see note()
+    Millis            presence_poll{1000};  // how often presences are listed; see note()
+    double            early = 0;  // looks for messages from this part of the pace on: reads cost
     Millis            takeover_after{20'000};  // without a commit for this long and twice the pace
     Millis            lost_after{20'000};      // look for lost messages after this time
 

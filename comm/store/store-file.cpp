@@ -49,7 +49,7 @@ static void sync_folder(const fs::path & folder) {
     }
 }
 
-static std::optional<Bytes> read_file(const fs::path & path) {
+std::optional<Bytes> read_file(const fs::path & path) {
     const File  file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat info {};
     if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -107,7 +107,8 @@ static int with_folder(const fs::path & target, const Call & call) {
     }
 }
 
-FileStore::FileStore(const std::string & path) : root_(fs::absolute(path).lexically_normal()) {
+FileStore::FileStore(const std::string & path, unsigned mode)
+    : root_(fs::absolute(path).lexically_normal()), mode_(mode) {
     if (!root_.has_filename()) {
         root_ = root_.parent_path();  // "folder/"
     }
@@ -207,7 +208,7 @@ fs::path FileStore::new_aside() const {
 
 fs::path FileStore::write_aside(std::span<const uint8_t> value) const {
     const fs::path aside = new_aside();
-    const File     file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    const File     file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode_));
     if (file.fd() < 0) {
         fail_file("can't write", aside, errno);
     }

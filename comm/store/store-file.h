@@ -13,7 +13,8 @@ namespace gt {
 
 class FileStore : public Store {
 public:
-    explicit FileStore(const std::string & path);
+    // mode: of its files, before the umask.
+    explicit FileStore(const std::string & path, unsigned mode = 0666);
 
     bool put(const std::string & key, std::span<const uint8_t> value, bool if_absent) override;
     std::optional<Bytes>     get(const std::string & key, std::chrono::milliseconds wait) override;
@@ -36,7 +37,11 @@ private:
     void remove_old_aside() const;
 
     std::filesystem::path root_;
+    unsigned              mode_;
 };
+
+// Nothing if there is no such file.
+std::optional<Bytes> read_file(const std::filesystem::path & path);
 
 // Throws StoreError: what failed on which file, and what to do.
 [[noreturn]] void fail_file(const char * what, const std::filesystem::path & path, int code);

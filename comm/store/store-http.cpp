@@ -27,8 +27,11 @@ static constexpr auto   kFeedRest   = std::chrono::milliseconds(150);    // for 
 
 HttpOptions http_options(const HttpStoreOptions & o) {
     GT_CHECK(o.keys, "keys are missing");
-    HttpOptions options{o};
-    options.base          = "https://" + o.address;
+    HttpOptions        options{o};
+    std::istringstream addresses(o.address);
+    for (std::string address; std::getline(addresses, address, ',');) {
+        (options.base.empty() ? options.base : options.more.emplace_back()) = "https://" + address;
+    }
     options.keys          = o.keys;
     options.headers       = {"X-Host: " + o.host};
     options.n_connections = std::max(1, o.n_connections);
@@ -50,7 +53,7 @@ void fail_request(const std::string & address, const std::string & what, const H
             "the same key in hosts.txt"
         );
     }
-    const std::string said = r.text().substr(0, 300);
+    const std::string said = printable(r.text().substr(0, 300));
     throw StoreError(head + format("status %d ", r.status) + (said.empty() ? r.error : said));
 }
 
@@ -75,14 +78,15 @@ public:
         }
     }
 
-    bool put(const std::string & key, std::span<const uint8_t> value, bool if_absent) override {
+    // The hub never replaces a value.
+    bool put(const std::string & key, std::span<const uint8_t> value, bool) override {
         check_key(key);
         if (value.size() > 2 * kMinRange) {
-            return put_ranges(key, value, if_absent);
+            return put_ranges(key, value);
         }
         HttpRequest request;
         request.method       = "PUT";
-        request.path         = "/v/" + key + (if_absent ? "?if_absent=1" : "");
+        request.path         = "/v/" + key;
         request.body         = value;
         request.has_body     = true;
         const HttpResponse r = client_.perform(request);
@@ -192,7 +196,7 @@ private:
                 if (std::optional<Bytes> value = get_rest(key, size, r)) {
                     return value;
                 }
-                continue;  // overwritten meanwhile
+                continue;  // removed meanwhile
             }
             if (r.status != 404) {
                 fail_request(options_.address, "get " + key, r);
@@ -216,13 +220,12 @@ private:
         return r.status != 412;
     }
 
-    bool put_ranges(const std::string & key, std::span<const uint8_t> value, bool if_absent) {
+    bool put_ranges(const std::string & key, std::span<const uint8_t> value) {
         const size_t      n_bytes = range_bytes(value.size());
         const Key32       random  = new_secret();
         const std::string upload  = to_base64(std::span(random).first(15));
-        const std::string query   = "?upload=" + upload +
-                                  format("&part_bytes=%zu&size=%zu", n_bytes, value.size()) +
-                                  (if_absent ? "&if_absent=1" : "");
+        const std::string query =
+            "?upload=" + upload + format("&part_bytes=%zu&size=%zu", n_bytes, value.size());
         std::vector<uint64_t> ranges((value.size() + n_bytes - 1) / n_bytes);
         std::iota(ranges.begin(), ranges.end(), 0);
         for (int attempt = 0; attempt < kRestarts; attempt++) {
@@ -304,6 +307,11 @@ private:
 };
 
 }  // namespace
+
+// More are faster on a lossy link; with many hosts each gets enough to do on a few.
+int connections_of(size_t n_hosts) {
+    return std::clamp(80 / std::max(1, static_cast<int>(n_hosts)), 4, 16);
+}
 
 std::unique_ptr<Store> make_http_store(const HttpStoreOptions & options) {
     return std::make_unique<HttpStore>(options);

@@ -21,8 +21,8 @@ static std::unique_ptr<Store> open_s3(const StorePlace & place) {
 }
 
 static const StoreKind kKinds[] = {
-    {"file:///", "file:///path", Millis(20), open_file},
-    {"s3://", "s3://bucket/prefix", Millis(300), open_s3},
+    {"file:///", "file:///path", Millis(20), 0, open_file},
+    {"s3://", "s3://bucket/prefix", Millis(300), 0.8, open_s3},
 };
 
 std::span<const StoreKind> store_kinds() {

@@ -8,16 +8,17 @@
 namespace gt {
 
 struct StorePlace {
-    std::string url;
-    uint64_t    run        = 0;
-    uint64_t    up_limit   = 0;
-    std::string congestion = "bbr";
+    std::string                  url;
+    uint64_t                     run = 0;
+    std::shared_ptr<UploadLimit> up_limit;  // null: none
+    std::string                  congestion = "bbr";
 };
 
 struct StoreKind {
     const char * scheme;   // how its URLs begin
     const char * example;  // for messages
     Millis       poll;     // between two looks of a sequencer
+    double       early;    // the part of a round's usual time after which it looks
     std::unique_ptr<Store> (*open)(const StorePlace & place);
 };
 

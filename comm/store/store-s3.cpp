@@ -42,9 +42,6 @@ public:
             request.headers.push_back("If-None-Match: *");
         }
         HttpResponse r = perform(request);
-        if (r.status == 404 && make_bucket()) {
-            r = perform(request);
-        }
         for (int attempt = 0; if_absent && r.status == 409 && attempt < kConflicts; attempt++) {
             std::this_thread::sleep_for(kConflictPause);  // another writer is active
             r = perform(request);
@@ -191,22 +188,8 @@ private:
         return value;
     }
 
-    // Creates a missing bucket if we may; tried once.
-    bool make_bucket() {
-        std::lock_guard<std::mutex> lock(bucket_mutex_);
-        if (!tried_bucket_) {
-            tried_bucket_        = true;
-            const HttpResponse r = perform(object("PUT", "", "", {}));
-            has_bucket_          = r.status == 200 || r.status == 201 || r.status == 409;
-        }
-        return has_bucket_;
-    }
-
     void put_multipart(const std::string & key, std::span<const uint8_t> value) {
-        HttpResponse begun = perform(object("POST", key, "uploads=", {}));
-        if (begun.status == 404 && make_bucket()) {
-            begun = perform(object("POST", key, "uploads=", {}));
-        }
+        const HttpResponse begun = perform(object("POST", key, "uploads=", {}));
         need(begun, {200}, "put " + key);
         const auto ids = xml_values(begun.text(), "UploadId");
         if (ids.empty()) {
@@ -269,8 +252,6 @@ private:
 
     S3Settings settings_;
     HttpClient client_;
-    std::mutex bucket_mutex_;
-    bool       tried_bucket_ = false, has_bucket_ = false;
 };
 
 }  // namespace

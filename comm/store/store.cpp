@@ -1,6 +1,7 @@
 // comm/store/store.cpp — the syntax of keys, and the test for atomic create.
 #include "comm/store/store.h"
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <thread>
@@ -38,10 +39,18 @@ bool valid_key(const std::string & key) {
 void check_key(const std::string & key) {
     if (!valid_key(key)) {
         throw Error(
-            "store: key '" + key.substr(0, 80) +
+            "store: key '" + printable(key.substr(0, 80)) +
             "' is invalid; use letters, digits and ._~-/ and no '..'"
         );
     }
+}
+
+std::string printable(std::string text) {
+    std::replace_if(
+        text.begin(), text.end(),
+        [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; }, '?'
+    );
+    return text;
 }
 
 bool probe_atomic_create(Store & store, const std::string & prefix) {

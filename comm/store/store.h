@@ -53,6 +53,9 @@ public:
 
     // Removes the key if it is there.
     virtual void remove(const std::string & key) = 0;
+
+    // Whether little space is left, as far as it is known.
+    [[nodiscard]] virtual bool is_nearly_full() { return false; }
 };
 
 // Keys have 1..512 characters of [A-Za-z0-9._~/-] and no empty part, "." or ".." between slashes.
@@ -61,6 +64,9 @@ bool valid_key(const std::string & key);
 
 // Throws Error if the key is not valid.
 void check_key(const std::string & key);
+
+// The text with '?' for control characters: what others sent must not steer a terminal.
+std::string printable(std::string text);
 
 // Whether exactly one of several concurrent writers of a key wins, tested with real writers under
 // `prefix`. Three of five bucket servers fail this.
@@ -72,9 +78,9 @@ std::unique_ptr<Store> make_file_store(const std::string & path);
 struct RunKeys;  // seal.h
 
 struct HttpStoreOptions : LinkOptions {
-    HttpStoreOptions() { n_connections = 16; }  // more are faster on a lossy link
+    HttpStoreOptions() { n_connections = 16; }  // for the feed, and as many for large values
 
-    std::string     address;                       // host:port of the hub
+    std::string     address;                       // host:port[,host:port...] of the hub
     const RunKeys * keys = nullptr;                // copied
     std::string     host;                          // our name, for the hub's log and limits
     size_t          range_bytes     = 512 * 1024;  // largest range of a large value
@@ -82,6 +88,9 @@ struct HttpStoreOptions : LinkOptions {
     bool            feed            = false;       // messages and commits without requests: feed.h
 };
 std::unique_ptr<Store> make_http_store(const HttpStoreOptions & options);
+
+// HttpStoreOptions::n_connections for one of n hosts: a hub has a limited number of them.
+int connections_of(size_t n_hosts);
 
 struct S3StoreOptions : LinkOptions {
     std::string url;         // s3://bucket[/prefix][?endpoint=URL&region=NAME]

@@ -196,6 +196,12 @@ std::optional<BulkKey> RunPaths::parse_bulk(const std::string & key) const {
     return parts.ok() ? std::optional(out) : std::nullopt;
 }
 
+bool is_bulk_key(const std::string & key) {
+    const size_t slash = key.find('/');
+    const auto   rest  = slash == key.npos ? "" : key.substr(slash + 1);
+    return rest.starts_with("message/") || rest.starts_with("shard/") || rest.starts_with("part/");
+}
+
 std::optional<uint64_t> RunPaths::parse_epoch(const std::string & key) const {
     KeyParts       parts(key, epochs());
     const uint64_t epoch = parts.number(parts.rest());

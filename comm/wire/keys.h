@@ -93,6 +93,9 @@ struct RunPaths {
     std::string root;  // "r0123456789abcdef/"
 };
 
+// A message, a shard or a piece of a checkpoint, of any run: what fills a store.
+bool is_bulk_key(const std::string & key);
+
 // A decimal number and nothing else.
 [[nodiscard]] std::optional<uint64_t> parse_number(std::string_view text);
 

@@ -59,7 +59,7 @@ static std::string text_of(BIO * bio) {
     return {data, size_t(size)};
 }
 
-// Serial number, dates and name are fixed, and Ed25519 signatures are deterministic: every machine
+// Valid for a machine whose clock starts in 1970, too. Serial number, dates and name are fixed, and Ed25519 signatures are deterministic: every machine
 // makes the same certificate, so none has to be distributed.
 static void make_identity(RunKeys & keys) {
     const PrivateKey key(
@@ -69,7 +69,7 @@ static void make_identity(RunKeys & keys) {
     GT_CHECK(key && cert, "OpenSSL without Ed25519");
     X509_set_version(cert.get(), 2);
     ASN1_INTEGER_set(X509_get_serialNumber(cert.get()), 1);
-    ASN1_TIME_set_string_X509(X509_getm_notBefore(cert.get()), "20200101000000Z");
+    ASN1_TIME_set_string_X509(X509_getm_notBefore(cert.get()), "19700101000000Z");
     ASN1_TIME_set_string_X509(X509_getm_notAfter(cert.get()), "20991231235959Z");
     X509_set_pubkey(cert.get(), key.get());
     X509_NAME * name = X509_get_subject_name(cert.get());

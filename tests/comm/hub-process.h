@@ -10,6 +10,7 @@
 #include <csignal>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
@@ -43,7 +44,8 @@ public:
     }
     ~HubProcess() { kill(SIGKILL); }
 
-    void start(std::vector<std::string> more = {}) {
+    // n_files: its hard limit of open files, of which half are allowed at first; 0: ours.
+    void start(std::vector<std::string> more = {}, unsigned n_files = 0) {
         std::vector<std::string> words = {hub_,
                                           "--nodes",
                                           nodes_,
@@ -61,6 +63,8 @@ public:
         const int out = ::open(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         pid_          = ::fork();
         if (pid_ == 0) {
+            const rlimit limit{n_files / 2, n_files};
+            n_files ? ::setrlimit(RLIMIT_NOFILE, &limit) : 0;
             ::dup2(out, 1);
             ::dup2(out, 2);
             ::execv(argv[0], argv.data());

@@ -173,3 +173,16 @@ TEST_CASE("a_request_that_takes_long_is_sent_on_a_second_connection", "[feed]") 
     server.stop();
     thread.join();
 }
+
+TEST_CASE("a_feed_keeps_messages_until_they_are_read_and_commits_longer", "[feed]") {
+    const RunPaths    paths(1);
+    const std::string message = paths.message(7, "ben", 1), commit = paths.commit(7, 0);
+    const Bytes       value = some_bytes(500, 1);
+    Feed              feed(1, 1);
+    for (const std::string & key : {message, commit}) {
+        feed.add({key, value.size(), 0, value});
+        CHECK(feed.find(key, 0ms, 0ms) == value);
+    }
+    CHECK_FALSE(feed.find(message, 0ms, 0ms).has_value());
+    CHECK(feed.find(commit, 0ms, 0ms) == value);
+}

@@ -1,4 +1,5 @@
 // Requests that the hub refuses: wrong keys, too much, too fast, malformed; each with a log entry.
+#include "comm/run/hosts.h"
 #include "tests/comm/hub-fixture.h"
 
 #include <curl/curl.h>
@@ -194,4 +195,94 @@ TEST_CASE("a_connection_without_a_handshake_is_closed", "[hub]") {
         log = read_text(folder / "hub/=hub/hub.log");
     }
     CHECK_THAT(log, Catch::Contains("no handshake"));
+}
+
+// A connection from 127.0.0.`from` with the first bytes of a handshake, and no more.
+static int begin_handshake(const Hub & hub, int from) {
+    const int   fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family      = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + uint32_t(from) - 1);
+    REQUIRE(::bind(fd, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port        = htons(uint16_t(hub.port()));
+    REQUIRE(::connect(fd, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0);
+    REQUIRE(::write(fd, "\x16\x03", 2) == 2);
+    return fd;
+}
+
+static bool is_open(int fd) {
+    char byte;
+    return ::recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+TEST_CASE("peers_without_the_key_can_t_take_all_connections", "[hub]") {
+    const Scratch folder;
+    const RunKeys keys      = keys_of('A');
+    HubOptions    options   = hub_options(folder);
+    options.max_connections = 100;  // so 25 without a handshake, 16 of one address
+    Hub              hub(options);
+    std::vector<int> unknown;
+    const auto n_open = [&] { return std::count_if(unknown.begin(), unknown.end(), is_open); };
+    SECTION("of one address") {
+        for (int i = 0; i < 60; i++) {
+            unknown.push_back(begin_handshake(hub, 2));
+        }
+        for (int i = 0; i < 100 && n_open() > 16; i++) {
+            std::this_thread::sleep_for(20ms);
+        }
+        CHECK(n_open() <= 16);
+    }
+    SECTION("of many addresses; the oldest end first") {
+        for (int i = 0; i < 120; i++) {
+            unknown.push_back(begin_handshake(hub, 2 + i));
+        }
+        for (int i = 0; i < 100 && n_open() > 25; i++) {
+            std::this_thread::sleep_for(20ms);
+        }
+        CHECK(n_open() <= 25);
+    }
+    const auto store = make_http_store(client_options(hub, keys));
+    CHECK(store->put("a", Bytes{1}));
+    for (const int fd : unknown) {
+        ::close(fd);
+    }
+}
+
+TEST_CASE("the_hub_answers_over_ipv4_and_ipv6", "[hub]") {
+    const Scratch folder;
+    const RunKeys keys    = keys_of('A');
+    HubOptions    options = hub_options(folder);
+    options.address       = listen_address({.name = "hub", .address = "example.org:0"});
+    CHECK(options.address == "[::]:0");
+    Hub              hub(options);
+    HttpStoreOptions client = client_options(hub, keys);
+    CHECK(make_http_store(client)->put("a", Bytes{1}));
+    client.address        = "[::1]:" + std::to_string(hub.port());
+    const int          fd = ::socket(AF_INET6, SOCK_STREAM, 0);
+    const sockaddr_in6 any{
+        .sin6_family   = AF_INET6,
+        .sin6_port     = 0,
+        .sin6_flowinfo = 0,
+        .sin6_addr     = in6addr_loopback,
+        .sin6_scope_id = 0};
+    const bool has_ipv6 =
+        fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr *>(&any), sizeof any) == 0;
+    ::close(fd);
+    if (has_ipv6) {
+        CHECK(make_http_store(client)->put("b", Bytes{1}));
+    } else {
+        WARN("this machine has no IPv6");
+    }
+}
+
+TEST_CASE("control_characters_of_a_request_do_not_reach_the_log", "[hub]") {
+    const Scratch folder;
+    const RunKeys keys = keys_of('A');
+    Hub           hub(hub_options(folder));
+    HttpClient    raw(raw_options(hub, keys));
+    const auto    r = raw.perform({.path = "/v/a%1b%5b2Jb%7fc"});
+    CHECK(r.status == 400);
+    CHECK_THAT(r.text(), Catch::Contains("a?[2Jb?c"));
+    CHECK_THAT(read_text(folder / "hub/=hub/hub.log"), Catch::Contains("a?[2Jb?c"));
 }

@@ -1,4 +1,5 @@
 // The real hub program: SIGKILL loses nothing, and many rounds do not make it grow.
+#include "comm/wire/keys.h"
 #include "tests/comm/hub-process.h"
 #include "tests/comm/store-suite.h"
 
@@ -111,4 +112,38 @@ TEST_CASE("the_hub_does_not_grow_over_2000_small_rounds", "[hub][memory]") {
     CHECK(n_missing == 0);
     CHECK(end - warm < 5.0);
     CHECK(hosts[0]->list("").size() <= size_t(kKept * (kHosts + 1)));
+}
+
+TEST_CASE("eight_hosts_meet_at_a_hub_with_256_files", "[hub]") {
+    constexpr int kRounds = 12, kHosts = 8;
+    const Scratch folder;
+    HubProcess    hub(GT_HUB, folder);
+    hub.start({}, 256);
+    const RunPaths           paths(read_hosts(folder / "hosts.txt").keys.run);
+    std::atomic<int>         n_missing{0}, n_retries{0};
+    std::vector<std::thread> hosts;
+    for (int h = 0; h < kHosts; h++) {
+        hosts.emplace_back([&, h] {
+            HttpStoreOptions options = hub.client("host-" + std::to_string(h));
+            options.n_connections    = connections_of(kHosts);
+            options.feed             = true;
+            options.counters         = std::make_shared<LinkCounters>();
+            const auto store         = make_http_store(options);
+            for (int r = 0; r < kRounds; r++) {
+                const auto round = uint64_t(r);
+                const auto name  = [](int host) { return "host-" + std::to_string(host); };
+                store->put(paths.message(round, name(h), 1), some_bytes(300'000, round));
+                for (int other = 0; other < kHosts; other++) {
+                    n_missing += store->get(paths.message(round, name(other), 1), 30s) ? 0 : 1;
+                }
+            }
+            n_retries += int(options.counters->n_retries);
+        });
+    }
+    for (std::thread & host : hosts) {
+        host.join();
+    }
+    CHECK(n_missing == 0);
+    WARN(n_retries << " retries of " << kHosts << " hosts in " << kRounds << " rounds");
+    CHECK_THAT(read_text(hub.path() + "/=hub/hub.log"), !Catch::Contains("Too many open files"));
 }

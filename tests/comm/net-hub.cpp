@@ -1,6 +1,8 @@
 // The hub over real TLS on loopback: the store suite, waiting, hooks, restart, status, link check.
+#include "comm/meet.h"
 #include "comm/run/link-check.h"
 #include "tests/comm/hub-fixture.h"
+#include "tests/comm/hub-process.h"
 
 #include <mutex>
 
@@ -45,7 +47,7 @@ TEST_CASE("the_upload_limit_is_kept", "[hub]") {
     Hub           hub(hub_options(folder));
     const auto    seconds_for = [&](uint64_t up_limit) {
         HttpStoreOptions options = client_options(hub, keys);
-        options.up_limit         = up_limit;
+        options.up_limit         = make_upload_limit(up_limit);
         const auto store         = make_http_store(options);
         const auto begin         = std::chrono::steady_clock::now();
         store->put("v", some_bytes(1'500'000, up_limit));
@@ -57,6 +59,22 @@ TEST_CASE("the_upload_limit_is_kept", "[hub]") {
     CHECK(s < 10 * (1.5 + machine));  // an order of magnitude: timing on a busy machine varies
 }
 
+TEST_CASE("the_upload_limit_counts_for_the_hub_in_a_host_too", "[hub]") {
+    const Scratch folder;
+    const int     port = free_port();
+    const Hosts   hosts =
+        parse_hosts("key " + to_base64(Key32{7}) + format("\nanna 127.0.0.1:%d\n", port), "hosts");
+    MeetOptions own;
+    own.hub_path    = folder / "hub";
+    own.up_limit    = make_upload_limit(1'000'000);
+    const auto anna = meet(hosts, "anna", own);
+    const auto ben  = meet(hosts, "ben");
+    anna->store().put("v", some_bytes(1'500'000, 1));
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK(holds(ben->store(), "v", some_bytes(1'500'000, 1)));
+    CHECK(std::chrono::steady_clock::now() - begin > 1200ms);
+}
+
 TEST_CASE("an_unreachable_hub_is_an_error_that_says_what_to_do", "[hub]") {
     const RunKeys    keys = keys_of('A');
     HttpStoreOptions options;
@@ -66,6 +84,35 @@ TEST_CASE("an_unreachable_hub_is_an_error_that_says_what_to_do", "[hub]") {
     options.give_up  = 500ms;
     const auto store = make_http_store(options);
     CHECK_THAT(error_of([&] { (void) store->get("a"); }), Catch::Contains("port is open"));
+}
+
+TEST_CASE("of_several_addresses_the_one_with_the_run_s_key_is_used", "[hub]") {
+    const Scratch folder, other;
+    const RunKeys keys    = keys_of('A');
+    HubOptions    strange = hub_options(other);
+    strange.keys          = keys_of('B');
+    Hub               hub(hub_options(folder)), another(strange);
+    HttpStoreOptions  options = client_options(hub, keys);
+    const std::string right = options.address, closed = "127.0.0.1:1",
+                      wrong = "127.0.0.1:" + std::to_string(another.port());
+    for (const std::string & all :
+         {closed + "," + wrong + "," + right, right + "," + closed, wrong + "," + right}) {
+        options.address  = all;
+        const auto store = make_http_store(options);
+        CHECK(store->put("k", Bytes{1}));
+        CHECK(holds(*store, "k", Bytes{1}));
+    }
+    options.give_up = 1s;
+    options.address = closed + "," + wrong;
+    CHECK_THAT(
+        error_of([&] { make_http_store(options)->put("k", Bytes{1}); }),
+        Catch::Contains(closed + ": ") && Catch::Contains(wrong + ": ")
+    );
+    options.address = wrong + ",localhost:" + std::to_string(another.port());
+    CHECK_THAT(
+        error_of([&] { make_http_store(options)->put("k", Bytes{1}); }),
+        Catch::Contains("another key")
+    );
 }
 
 namespace {
@@ -187,7 +234,7 @@ TEST_CASE("the_link_check_measures_speed_delay_and_clock", "[hub]") {
     const RunKeys    keys = keys_of('A');
     Hub              hub(hub_options(folder));
     HttpStoreOptions options = client_options(hub, keys);
-    options.up_limit         = 2'000'000;
+    options.up_limit         = make_upload_limit(2'000'000);
     const LinkCheck line     = check_link(options);
     CHECK(line.delay_ms < 1000);
     CHECK(std::abs(line.clock_s) < 1);

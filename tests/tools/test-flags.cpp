@@ -1,5 +1,6 @@
 #include "tests/catch.h"
 #include "tools/cli/flags.h"
+#include "tools/cli/host-name.h"
 
 #include <algorithm>
 #include <sstream>
@@ -205,4 +206,9 @@ TEST_CASE("run_tool_turns_errors_into_exit_codes") {
     CHECK(run_tool("t", [] { throw Error("broken"); }) == 1);
     CHECK(run_tool("t", [] { throw UsageError("wrong"); }) == 2);
     CHECK(run_tool("t", [] { parse({"--version"}); }) == 0);
+}
+
+TEST_CASE("a_given_host_name_keeps_its_dots") {
+    CHECK(own_host_name("gpu.1") == "gpu.1");
+    CHECK(own_host_name("").find('.') == std::string::npos);
 }

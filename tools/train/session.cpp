@@ -6,6 +6,7 @@
 #include "optim/wire/shares.h"
 #include "tools/cli/host-name.h"
 #include "tools/cli/interrupt.h"
+#include "tools/cli/invite.h"
 #include "tools/train/cost.h"
 
 #include <filesystem>
@@ -37,14 +38,14 @@ Session::Session(const NodesFlags & flags)
     if (flags.alone()) {
         return;
     }
-    hosts_ = flags.join.empty() ? read_hosts(flags.nodes) : parse_invite(flags.join);
+    hosts_ = flags.join.empty() ? read_hosts(flags.nodes) : parse_invite(read_invite(flags.join));
     MeetOptions options;
     options.hub_path                    = flags.hub_path.empty() ? "hub-store" : flags.hub_path;
     options.status_port                 = flags.status;
     options.take_over                   = flags.take_over;
     options.log                         = [this](const std::string & text) { log_.line(text); };
     options.congestion                  = flags.tcp;
-    options.up_limit                    = static_cast<uint64_t>(flags.up_limit);
+    options.up_limit                    = make_upload_limit(static_cast<uint64_t>(flags.up_limit));
     options.membership.min_hosts        = static_cast<size_t>(flags.min_hosts);
     options.membership.checkpoint_every = flags.checkpoint_every;
     meeting_                            = meet(hosts_, host_, options);

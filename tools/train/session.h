@@ -22,7 +22,10 @@ struct NodesFlags {
     template <class Visit>
     void visit(Visit && visit) {
         visit("nodes", nodes, "hosts.txt: train together with the machines listed in it");
-        visit("join", join, "an invitation, as printed by hub --invite, instead of --nodes");
+        visit(
+            "join", join,
+            "an invitation from hub --invite, its file, or - for standard input; instead of --nodes"
+        );
         visit("name", name, "this machine's name in hosts.txt; default: its host name");
         visit("up-limit", up_limit, "upload limit in bytes per second; 0: no limit", {}, 0);
         visit("tcp", tcp, "TCP congestion control");

@@ -206,7 +206,11 @@ RunFolder open_run(
             std::printf("the previous run is now in %s\n", old.c_str());
         }
     }
+    const bool is_new = !fs::exists(folder.path);
     make_folder(folder.path);
+    if (is_new) {
+        fs::permissions(folder.path, fs::perms::owner_all);
+    }
     const FoundCheckpoint found = find_checkpoint(folder.path, model_head(model.config, nullptr));
     for (const std::string & reason : found.refused) {
         std::printf("skipped: %s\n", reason.c_str());
@@ -297,7 +301,8 @@ static int64_t whole_rounds(const TrainFlags & f) {
     return steps;
 }
 
-// The checkpoint's flags: all of the tool, with the values that the plan has settled.
+// The checkpoint's flags: those of the tool, with the values that the plan has settled. Not the
+// invitation: it contains the run's key, and checkpoints are passed on.
 static Flags::Values stored_flags(const Flags & given, RunPlan plan, bool alone) {
     if (alone && plan.optim.replicator == default_replicator(true)) {
         plan.optim.replicator = "auto";  // with other hosts it means something else
@@ -312,6 +317,7 @@ static Flags::Values stored_flags(const Flags & given, RunPlan plan, bool alone)
             value = *text;
         }
     }
+    std::erase_if(values, [](const auto & flag) { return flag.first == "join"; });
     return values;
 }
 
