@@ -33,7 +33,7 @@ void Retention::work() {
     const uint64_t before  = complete_before_ == kNone ? 0 : complete_before_;
     const uint64_t last    = last_complete_ == kNone ? 0 : last_complete_;
     const bool     is_full = store_.is_nearly_full();
-    const bool     is_old  = newest_ - listed_at_ > (last - before) / 4;
+    const bool     is_old  = newest_ - listed_at_ > std::max(kKeptRounds, (last - before) / 4);
     const uint64_t floor   = is_full || is_old ? last : before;
     if (floor > floor_) {
         const RecordHead head{Kind::floor, floor, "sequencer", 0};

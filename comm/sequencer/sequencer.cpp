@@ -39,7 +39,8 @@ bool Sequencer::poll(Time now) {
     }
     // read what hosts have put
     look_for_settings();
-    const Millis each = membership_.head() ? options_.presence_poll : Millis(1'000);
+    const Millis each = membership_.head() ? options_.presence_poll
+                                           : std::min(options_.presence_poll, Millis(1'000));
     if (!listed_ || now - looked_ >= each) {
         look_for_presences(now);
     }

@@ -65,13 +65,14 @@ static FILE * open_append(const std::string & path) {
 
 void StepLog::open_metrics(const std::string & folder, uint64_t step) {
     const std::string jsonl = folder + "/metrics.jsonl", csv = folder + "/metrics.csv";
+    const bool        fresh = step == 0;  // an earlier start may have got as far as its validation
     keep_lines(jsonl, [&](const std::string & line) {
         const std::optional<Json> json  = Json::parse(line);
         const auto                field = [&](const char * key) {
             return json ? json->number(key) : std::nullopt;
         };
         const auto number = field("step"), tokens = field("tokens"), seconds = field("seconds");
-        if (!number || !tokens || !seconds || *number > static_cast<double>(step)) {
+        if (fresh || !number || !tokens || !seconds || *number > static_cast<double>(step)) {
             return false;
         }
         n_tokens_ = std::max(n_tokens_, static_cast<uint64_t>(*tokens));
@@ -80,7 +81,7 @@ void StepLog::open_metrics(const std::string & folder, uint64_t step) {
     });
     keep_lines(csv, [&](const std::string & line) {
         const std::optional<uint64_t> row = csv_step(line);
-        return row && *row <= step;
+        return !fresh && row && *row <= step;
     });
     jsonl_ = open_append(jsonl);
     csv_   = open_append(csv);

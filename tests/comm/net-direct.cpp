@@ -63,6 +63,7 @@ struct Play {
     message(const MessageId & id, Phase phase = Phase::single, const Bytes & body = Bytes(40)) {
         MessageHead head;
         head.phase        = phase;
+        head.base_index   = 1'000;  // a commit that the sequencer does not know
         head.n_body_bytes = static_cast<uint32_t>(body.size());
         return make_message(keys, id, head, body);
     }

@@ -130,7 +130,7 @@ TEST_CASE("a_damaged_frame_is_rejected", "[frame]") {
     longer.push_back(0);
     CHECK_FALSE(parse_frame(longer).has_value());
     Bytes newer = bytes;
-    newer[4]    = 2;
+    newer[4]    = kProtocol + 1;
     CHECK_FALSE(parse_frame(newer, &why).has_value());
     CHECK_THAT(why, Catch::Contains("same version"));
 }

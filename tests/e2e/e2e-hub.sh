@@ -79,11 +79,11 @@ cmp fetched.gguf run/anna/x.gguf || fail "the store's model differs"
 "$bin/export" --join "$line" -o pasted.gguf >/dev/null
 cmp fetched.gguf pasted.gguf || fail "--join gives another model"
 echo "$line" >invite.txt
-"$bin/export" --join invite.txt -o pasted.gguf >/dev/null
+"$bin/export" --join invite.txt -o pasted.gguf --force >/dev/null
 cmp fetched.gguf pasted.gguf || fail "--join FILE gives another model"
-"$bin/export" --join - -o pasted.gguf <invite.txt >/dev/null
+"$bin/export" --join - -o pasted.gguf --force <invite.txt >/dev/null
 cmp fetched.gguf pasted.gguf || fail "--join - gives another model"
-expect 1 "neither an invitation" "$bin/export" --join nothing-here -o pasted.gguf
+expect 1 "neither an invitation" "$bin/export" --join nothing-here -o pasted.gguf --force
 
 # refusals
 tiny gpt2 o.gguf --seed 7

@@ -45,7 +45,7 @@ begun() {
 
 ended() { wait "$1" || { tail -n 8 "$2"/*/out.txt; fail "$2: a host failed"; }; }
 
-run="-m $work/s.gguf --batch 4 --steps 24 --min-hosts 2"
+run="-m $work/s.gguf --batch 4 --min-hosts 2"
 for kind in "hub demo" "hub diloco --every 6" "hub full" "hub random" "folder demo" "folder sparseloco --every 6" \
     "hub demo --overlap 1" "folder diloco --every 7 --overlap 1"; do
     set -- $kind
@@ -53,7 +53,7 @@ for kind in "hub demo" "hub diloco --every 6" "hub full" "hub random" "folder de
     shift 2
     folder=${kind// /-}
     invite "$folder" "$where"
-    host "$folder" anna $run --replicator "$replicator" "$@"
+    host "$folder" anna $run --steps 24 --replicator "$replicator" "$@"
     a=$pid
     begun "$folder"
     host "$folder" ben -m "$work/s.gguf"

@@ -49,7 +49,7 @@ done
 echo "checkpoints resume with any number of ranks"
 
 # errors: one line, at once
-expect 2 "--ranks 0: it must be at least 1" run --out d --ranks 0
+expect 2 "--ranks 0: expected a number from 1" run --out d --ranks 0
 expect 0 "trained model" timeout 60 "$bin/train-gpt" -m s.gguf --data text.txt --out e --steps 2 --threads 1 --batch 64 --ranks 2 --device fake:0:1  # chooses what fits
 expect 1 "--micro" timeout 20 "$bin/train-gpt" -m s.gguf --data text.txt --out d --steps 2 --threads 1 --batch 64 --micro 32 --ranks 2 --device fake:0:1
 [ "$(grep -c "out of memory" out.txt)" = 1 ] || { cat out.txt; fail "out of memory: not one message"; }

@@ -89,7 +89,7 @@ wait $pid 2>/dev/null || true
 [ ! -e b.gguf ] || fail "the run was over before it was killed"
 expect 0 "resuming after step" "$bin/train-vit" -m vit.gguf --data idx $run --out b --export b.gguf
 cmp a.gguf b.gguf || fail "the killed run ended with other weights"
-expect 1 "was started with --mixup" "$bin/train-vit" -m vit.gguf --data idx $run --mixup 0.5 --out b
+expect 1 "was started with --mixup" "$bin/train-vit" -m vit.gguf --data idx ${run/--mixup 0.2/--mixup 0.5} --out b
 
 # two hosts with images of their own: the same model
 "$bin/hub" --new --name anna --address "127.0.0.1:$("$free_port")" >/dev/null
