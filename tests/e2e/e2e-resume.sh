@@ -73,6 +73,7 @@ head -c 50000 c/good.gguf >$last && broken "cut"
 : >$last && broken "not a checkpoint"
 cp s.gguf $last && broken "skipped"
 cp c/good.gguf $last && printf 'x' | dd of=$last bs=1 seek=60000 conv=notrunc 2>/dev/null && broken "skipped"
+mkdir d
 expect 0 "trained model" train -m other.gguf --data text.txt --out d/run --steps 40 --save-every 40 --export d/x.gguf
 cp d/run/checkpoint-0000000040.gguf $last && broken "another model"
 rm $last && head -c 50000 c/good.gguf >c/run/checkpoint-0000000037.gguf.part && broken "resuming after step 30"

@@ -132,10 +132,11 @@ class Run:
     def start(self, name, *options):
         """A host; the first one writes the run's settings, the others take them."""
         (self.folder / name).mkdir(exist_ok=True)
-        command = [self.lab.bin / "train-gpt", "-m", self.lab.model, "--data", self.lab.text, "--threads", "1",
-                   "--sample-tokens", "1", "--eval-batches", "1", "--save-every", "5", "--out", "run",
-                   "--export", "x.gguf", "--nodes", self.nodes, "--name", name]
-        self.launch(name, command + (self.settings if name == self.names[0] else []) + list(options))
+        flags = {"-m": self.lab.model, "--data": self.lab.text, "--threads": "1", "--sample-tokens": "1", "--eval-batches": "1",
+                 "--save-every": "5", "--out": "run", "--export": "x.gguf", "--nodes": self.nodes, "--name": name}
+        given = [*(self.settings if name == self.names[0] else []), *options]
+        defaults = [word for flag, value in flags.items() if flag not in given for word in (flag, value)]
+        self.launch(name, [self.lab.bin / "train-gpt", *defaults, *given])
 
     def launch(self, name, command):
         folder = self.folder / name
