@@ -23,7 +23,7 @@ struct Leaver {
 };
 
 // The sanitizer reports a null reference for the object of a forced unwind, which has no address.
-[[gnu::no_sanitize("undefined")]] void
+__attribute__((no_sanitize("undefined"))) void
 run_rank(Rendezvous & meeting, int rank, const MakeGroup & make_group, const RankFn & fn) {
     const Leaver leaver{meeting, rank};
     std::unique_ptr<LocalGroup>
