@@ -123,7 +123,7 @@ expect 1 "not trained yet" "$bin/classify" -m two.gguf photos/right/1.png
 
 # a copied folder is the same data; one more image is another run
 cp -r photos moved
-expect 0 "resuming after step 40" "$bin/train-vit" -m two.gguf --data moved
+expect 0 "this run is finished (step 40 of 40)" "$bin/train-vit" -m two.gguf --data moved
 cp moved/left/0.png moved/left/one-more.png
 expect 1 "the training data has changed since two-run/checkpoint-0000000040.gguf was saved" "$bin/train-vit" -m two.gguf --data moved
 

@@ -23,7 +23,7 @@ Cost estimate(
     double                         compute_s
 );
 
-// The share of full synchronisation's gain that loco keeps with so many fragments: the line through the
+// The share of full synchronisation's gain that loco keeps with this number of fragments: the line through the
 // results of tests/bench/converge.py (text, 4 hosts, 1200 steps) over the logarithm of the fragments.
 double expected_share(uint64_t fragments);
 
