@@ -178,8 +178,8 @@ def main():
     text, model, tokens = args.text or args.work / "bible.txt", args.work / "m.gguf", args.work / "m.tokens"
     if not text.exists():
         text.write_bytes(subprocess.run(["bible", "-f", "gen1:1-rev22:21"], check=True, capture_output=True).stdout)
-    run(args.bin / "new-model", "--preset", args.preset, "-o", model)
-    run(args.bin / "prepare-data", "-m", model, text, "-o", tokens)
+    run(args.bin / "new-model", "--preset", args.preset, "-o", model, "--force")
+    run(args.bin / "prepare-data", "-m", model, text, "-o", tokens, "--force")
     start = time.perf_counter()
     run(args.bin / "train-gpt", "-m", model, "--data", tokens, "--out", args.work / "run", "--fresh", "--seed", SEED,
         "--steps", args.steps, "--batch", args.batch, "--context", args.context, "--lr", args.lr, "--clip", CLIP,

@@ -39,7 +39,7 @@ Cost estimate(
 }
 
 double expected_share(uint64_t fragments) {
-    constexpr double kOfFour = 0.93, kOfFifteen = 0.82;
+    constexpr double kOfFour = 0.90, kOfFifteen = 0.81;
     const double     slope = (kOfFifteen - kOfFour) / std::log(15.0 / 4.0);
     return std::clamp(kOfFour + slope * std::log(static_cast<double>(fragments) / 4.0), 0.0, 1.0);
 }
