@@ -137,7 +137,8 @@ void resize_picture(
     out.pixels.resize(plane * size_t(C));
     for (int c = 0; c < C; ++c) {
         for (size_t i = 0; i < plane; ++i) {
-            const float value     = std::clamp(planes[c * plane + i], 0.0f, 255.0f);
+            const float value = std::clamp(planes[c * plane + i], 0.0f, 255.0f);
+            // NOLINTNEXTLINE(bugprone-incorrect-roundings): not negative
             out.pixels[i * C + c] = uint8_t(value + 0.5f);
         }
     }
