@@ -2,6 +2,7 @@
 //
 //   new-model --preset gpt2-124m -o small.gguf
 //   new-model --arch llama --layers 8 --width 512 --heads 8 --vocab gpt-2 -o mine.gguf
+//   new-model --preset llama-tiny --train-vocab books/ --vocab-size 4096 -o mine.gguf
 //   new-model --from existing.gguf -o copy.gguf            keeps the weights, as F32
 //   new-model --preset vit-tiny --classes 37 -o vit.gguf
 //   new-model --from vit.gguf --image 384 --classes 5 -o finer.gguf   for other pictures
@@ -10,7 +11,7 @@
 #include "ggml-train/base/file.h"
 #include "models/init.h"
 #include "models/presets.h"
-#include "models/text/tokenizer.h"
+#include "models/text/train-vocab.h"
 #include "models/vision/adapt-vit.h"
 #include "tools/cli/output.h"
 
@@ -19,10 +20,12 @@ using namespace gt;
 namespace {
 
 struct NewModelFlags {
-    std::string preset, from, vocab, out;
-    ModelSizes  sizes;
-    bool        list = false, force = false;
-    uint64_t    seed = 1;
+    std::string              preset, from, vocab, out;
+    std::vector<std::string> train_vocab;
+    int64_t                  vocab_size = 4096;
+    ModelSizes               sizes;
+    bool                     list = false, force = false;
+    uint64_t                 seed = 1;
 
     void visit(Flags & visit) {
         visit.group("Model");
@@ -34,6 +37,11 @@ struct NewModelFlags {
         visit(
             "vocab,tokenizer", vocab, "tokenizer: bytes, a name (--list), or any GGUF that has one"
         );
+        visit(
+            "train-vocab", train_vocab,
+            "train a tokenizer (byte-level BPE) on this text file or folder; may be repeated"
+        );
+        visit("vocab-size", vocab_size, "tokens of --train-vocab", {}, 257, 1e6);
         visit("seed,s", seed, "seed of the initial weights");
         visit("force", force, "replace an existing file");
         visit("list", list, "show presets and vocabularies");
@@ -61,12 +69,30 @@ void print_list() {
     std::printf("\n");
 }
 
+gguf_context_ptr vocabulary(const NewModelFlags & f) {
+    if (f.train_vocab.empty()) {
+        return find_vocabulary(
+            !f.vocab.empty()    ? f.vocab
+            : !f.preset.empty() ? find_preset(f.preset).tokenizer
+                                : "bytes"
+        );
+    }
+    TrainedVocabulary trained = train_vocabulary(f.train_vocab, f.vocab_size);
+    std::printf(
+        "vocabulary: %lld tokens, %.2f bytes of the text per token\n",
+        static_cast<long long>(f.vocab_size),
+        static_cast<double>(trained.n_bytes) / static_cast<double>(trained.n_tokens)
+    );
+    return std::move(trained.keys);
+}
+
 ModelFile new_model(const NewModelFlags & f) {
     if (!f.from.empty()) {
-        if (!f.preset.empty() || !f.sizes.arch.empty() || !f.vocab.empty()) {
+        if (!f.preset.empty() || !f.sizes.arch.empty() || !f.vocab.empty() ||
+            !f.train_vocab.empty()) {
             throw UsageError(
-                "--from keeps the shape and tokenizer of its file; drop --preset, --arch "
-                "and --vocab"
+                "--from keeps the shape and tokenizer of its file; drop --preset, --arch, --vocab "
+                "and --train-vocab"
             );
         }
         ModelFile model = load_model(f.from);
@@ -81,11 +107,8 @@ ModelFile new_model(const NewModelFlags & f) {
     ModelConfig      config = sized_config(f.preset, f.sizes);
     gguf_context_ptr keys;
     if (!takes_images(config)) {
-        const std::string vocab = !f.vocab.empty()    ? f.vocab
-                                  : !f.preset.empty() ? find_preset(f.preset).tokenizer
-                                                      : "bytes";
-        keys                    = find_vocabulary(vocab);
-        config.n_vocab          = Tokenizer(keys.get(), vocab).n_tokens();  // libllama can use it
+        keys           = vocabulary(f);
+        config.n_vocab = Tokenizer(keys.get(), f.out).n_tokens();  // libllama can use it
     }
     check_config(config, f.preset.empty() ? "--arch " + f.sizes.arch : f.preset);
     ModelFile model = empty_model(config);
@@ -118,6 +141,13 @@ int main(int argc, char ** argv) {
             throw UsageError(
                 "choose a model: --preset NAME (--list shows them), --arch with sizes, "
                 "or --from FILE"
+            );
+        }
+        if (flags.given("vocab-size") && f.train_vocab.empty()) {
+            throw UsageError("--vocab-size is the size of a tokenizer that --train-vocab makes");
+        }
+        if (!f.vocab.empty() && !f.train_vocab.empty()) {
+            throw UsageError("--vocab takes a tokenizer, --train-vocab makes one; give one of them"
             );
         }
         flags.require("out");
