@@ -8,10 +8,13 @@ namespace gt {
 
 Arch gpt_arch();    // gpt.cpp
 Arch llama_arch();  // llama.cpp
+Arch qwen2_arch();  // qwen2.cpp
+Arch qwen3_arch();  // qwen3.cpp
 Arch vit_arch();    // vit.cpp
 
 std::vector<Arch> & architectures() {
-    static std::vector<Arch> table = {gpt_arch(), llama_arch(), vit_arch()};
+    static std::vector<Arch> table = {
+        gpt_arch(), llama_arch(), qwen2_arch(), qwen3_arch(), vit_arch()};
     return table;
 }
 
@@ -63,7 +66,9 @@ void check_config(const ModelConfig & c, const std::string & where) {
     checks.positive("the number of heads", c.n_head);
     checks.positive("the number of key-value heads", c.n_head_kv);
     checks.positive("the mlp width", c.n_ff);
-    checks.divides("the number of heads", c.n_head, "the width", c.n_embd);
+    if (c.head_size == 0) {
+        checks.divides("the number of heads", c.n_head, "the width", c.n_embd);
+    }
     checks.divides("the number of key-value heads", c.n_head_kv, "the number of heads", c.n_head);
     if (!(c.norm_eps > 0.0f && c.norm_eps < 1.0f)) {
         checks.fail(format("norm epsilon is %g; it must be between 0 and 1", c.norm_eps));
@@ -112,6 +117,9 @@ std::string describe(const ModelConfig & c) {
     if (c.n_head_kv != c.n_head) {
         text += format(" (%lld for keys)", static_cast<long long>(c.n_head_kv));
     }
+    if (c.head_size > 0) {
+        text += format(" of %lld", static_cast<long long>(c.head_size));
+    }
     if (takes_images(c)) {
         text += format(
             ", %lld pixels in patches of %lld, %lld classes", static_cast<long long>(c.image_size),
@@ -127,11 +135,18 @@ std::string describe(const ModelConfig & c) {
 }
 
 ModelHead model_head(const ModelConfig & config, const gguf_context * keys) {
-    ModelHead head{gguf_context_ptr(gguf_init_empty()), describe(config), tensor_specs(config)};
+    ModelHead head{gguf_context_ptr(gguf_init_empty()), describe(config), tensor_specs(config), {}};
     if (keys != nullptr) {
         gguf_set_kv(head.keys.get(), keys);
     }
     write_config(config, head.keys.get());
+    for (const RopeFactors & factors : kRopeFactors) {
+        const std::vector<float> & values = config.rope.*factors.values;
+        if (!values.empty()) {
+            const TensorSpec spec{factors.name, {static_cast<int64_t>(values.size()), 1, 1, 1}};
+            head.constants.push_back({spec, values});
+        }
+    }
     return head;
 }
 

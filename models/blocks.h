@@ -28,6 +28,15 @@ protected:
     ggml_tensor * rms_norm(Ops & ops, ggml_tensor * x, const std::string & name) const {
         return ops.rms_norm(x, w(name + ".weight"), config_.norm_eps);
     }
+    // x through matrices side by side, with their biases if they have some: at + name + ".weight".
+    ggml_tensor * linear(
+        Ops &                               ops,
+        ggml_tensor *                       x,
+        const std::string &                 at,
+        std::initializer_list<const char *> names,
+        ggml_tensor *                       residual = nullptr
+    ) const;
+
     AttentionShape attention_shape(int64_t T, bool causal) const {
         return {
             .T      = T,
@@ -45,6 +54,23 @@ protected:
     ModelConfig config_;
     Weights     weights_;
 };
+
+inline ggml_tensor * Transformer::linear(
+    Ops &                               ops,
+    ggml_tensor *                       x,
+    const std::string &                 at,
+    std::initializer_list<const char *> names,
+    ggml_tensor *                       residual
+) const {
+    std::vector<ggml_tensor *> matrices, biases;
+    for (const char * name : names) {
+        matrices.push_back(w(at + name + ".weight"));
+        if (const Param * bias = weights_.find(at + name + ".bias")) {
+            biases.push_back(bias->weight);
+        }
+    }
+    return ops.linear(x, matrices, biases, residual);
+}
 
 // Arch::make of a subclass.
 template <class Subclass>

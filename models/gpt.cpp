@@ -15,18 +15,16 @@ public:
     }
 
     ggml_tensor * block(Ops & ops, const Inputs & in, int i, ggml_tensor * x) override {
-        const std::string at  = format("blk.%d.", i);
-        const auto        lin = [&](ggml_tensor * y, const char * name, ggml_tensor * residual) {
-            return ops.linear(y, {w(at + name + ".weight")}, {w(at + name + ".bias")}, residual);
-        };
-        ggml_tensor * h = layer_norm(ops, x, at + "attn_norm");           // [C, T*B]
-        h               = lin(h, "attn_qkv", nullptr);                    // [3C, T*B]
-        h               = ops.attention(h, attention_shape(in.T, true));  // [C, T*B]
-        x               = lin(h, "attn_output", x);                       // [C, T*B]
+        const std::string at = format("blk.%d.", i);
 
-        h = layer_norm(ops, x, at + "ffn_norm");                  // [C, T*B]
-        h = ops.gelu(lin(h, "ffn_up", nullptr), GeluKind::tanh);  // [F, T*B]
-        return lin(h, "ffn_down", x);                             // [C, T*B]
+        ggml_tensor * h = layer_norm(ops, x, at + "attn_norm");           // [C, T*B]
+        h               = linear(ops, h, at, {"attn_qkv"});               // [3C, T*B]
+        h               = ops.attention(h, attention_shape(in.T, true));  // [C, T*B]
+        x               = linear(ops, h, at, {"attn_output"}, x);         // [C, T*B]
+
+        h = layer_norm(ops, x, at + "ffn_norm");                       // [C, T*B]
+        h = ops.gelu(linear(ops, h, at, {"ffn_up"}), GeluKind::tanh);  // [F, T*B]
+        return linear(ops, h, at, {"ffn_down"}, x);                    // [C, T*B]
     }
 
     Head head(Ops & ops, const Inputs &, ggml_tensor * x) override {

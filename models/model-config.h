@@ -3,7 +3,7 @@
 // Read next: arch.h (tensors, keys and checks of each architecture), presets.h (named sizes).
 #pragma once
 
-#include "ggml-train/base/base.h"
+#include "models/rope.h"
 
 namespace gt {
 
@@ -13,14 +13,15 @@ struct ModelConfig {
     int64_t     n_layer   = 0;  // L
     int64_t     n_head    = 0;  // H
     int64_t     n_head_kv = 0;  // key and value heads, a divisor of n_head
+    int64_t     head_size = 0;  // values of a head; 0: n_embd / n_head
     int64_t     n_ff      = 0;  // width inside the MLP
     float       norm_eps  = 1e-5f;
 
     // text
-    int64_t n_vocab        = 0;     // V: rows of the embedding, one per token of the tokenizer
-    int64_t n_ctx          = 0;     // T: longest sequence
-    bool    tied           = true;  // the output matrix is the token embedding
-    float   rope_freq_base = 10000.0f;
+    int64_t    n_vocab = 0;     // V: rows of the embedding, one per token of the tokenizer
+    int64_t    n_ctx   = 0;     // T: longest sequence
+    bool       tied    = true;  // the output matrix is the token embedding
+    RopeConfig rope;
 
     // images
     int64_t                  image_size = 0;  // pixels, height = width
@@ -34,7 +35,7 @@ struct ModelConfig {
     int64_t                  image_stored = 0;     // shorter side after the first resize
     std::vector<std::string> class_names;          // empty, or n_classes of them
 
-    int64_t head_dim() const { return n_embd / n_head; }  // D
+    int64_t head_dim() const { return head_size > 0 ? head_size : n_embd / n_head; }  // D
     int64_t n_patches() const { return (image_size / patch_size) * (image_size / patch_size); }
     bool    has_class_token() const { return pooling == "cls"; }
     int64_t n_positions() const { return n_patches() + (has_class_token() ? 1 : 0); }

@@ -104,7 +104,10 @@ void read_tensors(const Source & source, bool others_allowed, ModelFile & model)
     }
     std::vector<int64_t>  ids;
     std::set<std::string> known;
-    const auto            specs = tensor_specs(model.config);
+    for (const RopeFactors & factors : kRopeFactors) {
+        known.insert(factors.name);
+    }
+    const auto specs = tensor_specs(model.config);
     for (const TensorSpec & spec : specs) {
         ids.push_back(find_tensor(source, spec, model));
         known.insert(spec.name);
@@ -122,6 +125,27 @@ void read_tensors(const Source & source, bool others_allowed, ModelFile & model)
         model.tensors.push_back({specs[i], std::vector<float>(specs[i].n_elements())});
         source.read(ids[i], model.tensors[i].data);
     }
+}
+
+// Factors of RoPE are part of the model's sizes, though they are stored as tensors.
+void read_rope_factors(const Source & source, ModelConfig & config) {
+    for (const RopeFactors & factors : kRopeFactors) {
+        const int64_t id = gguf_find_tensor(source.gguf.get(), factors.name);
+        if (id >= 0) {
+            const int64_t * ne = gguf_get_tensor_ne(source.gguf.get(), id);
+            if (ne[0] != config.head_dim() / 2 || ne[1] * ne[2] * ne[3] != 1) {
+                throw Error(format(
+                    "%s: tensor %s is %s, the file's keys require [%lld]", source.path.c_str(),
+                    factors.name, shape_text(ne).c_str(),
+                    static_cast<long long>(config.head_dim() / 2)
+                ));
+            }
+            std::vector<float> & values = config.rope.*factors.values;
+            values.resize(static_cast<size_t>(ne[0]));
+            source.read(id, values);
+        }
+    }
+    check_config(config, source.path);
 }
 
 // Ties an output matrix that a converter stored although it is the token embedding.
@@ -161,6 +185,7 @@ ModelFile load_model(const std::string & path) {
     }
     ModelFile model;
     model.config = read_config(source.gguf.get(), path);
+    read_rope_factors(source, model.config);
     read_tensors(source, checkpoint, model);
     tie_output(model);
 
@@ -249,6 +274,9 @@ std::vector<std::string> save_model(
         n_fallback += type == WeightType::q8_0 && stored == GGML_TYPE_F16;
         writer.declare(spec.name, spec.ne, stored);
     }
+    for (const auto & [spec, values] : head.constants) {
+        writer.declare(spec.name, spec.ne, GGML_TYPE_F32);
+    }
     Bytes packed;
     for (const TensorSpec & spec : head.tensors) {
         const std::span<const float> values = by_name[spec.name];
@@ -262,6 +290,9 @@ std::vector<std::string> save_model(
         packed.resize(ggml_row_size(stored, spec.ne[0]) * n_rows);
         ggml_quantize_chunk(stored, values.data(), packed.data(), 0, n_rows, spec.ne[0], nullptr);
         writer.write(packed.data(), packed.size());
+    }
+    for (const auto & [spec, values] : head.constants) {
+        writer.write(values.data(), values.size() * sizeof(float));
     }
     writer.commit();
     if (n_fallback == 0) {

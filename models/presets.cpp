@@ -64,7 +64,7 @@ ModelConfig sized_config(const std::string & preset, const ModelSizes & sizes) {
     set(sizes.patch, c.patch_size);
     set(sizes.channels, c.channels);
     c.pooling        = sizes.pooling.empty() ? c.pooling : sizes.pooling;
-    c.rope_freq_base = sizes.rope_base != 0.0f ? sizes.rope_base : c.rope_freq_base;
+    c.rope.freq_base = sizes.rope_base != 0.0f ? sizes.rope_base : c.rope.freq_base;
     c.tied           = c.tied && !sizes.untied;
     return c;
 }

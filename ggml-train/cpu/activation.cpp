@@ -88,53 +88,60 @@ void swiglu_back(
     });
 }
 
-// Positions are split over threads: the angles of one are worked out once for all rows and heads.
-void rope(
-    Part          part,
-    int64_t       B,
-    int64_t       T,
-    int64_t       n_heads,
-    int64_t       n_rot,
-    int64_t       D,
-    float         freq_base,
-    bool          backward,
-    const float * x,
-    float *       y
+// One head: the pair (p, q) becomes (p cos - q sin, q cos + p sin).
+static void rotate_neighbours(
+    int64_t D, const float * x, const float * cosines, const float * sines, float * y
 ) {
-    // a pair (p, q) becomes (p cos - q sin, q cos + p sin): v * cosines + swapped v * sines
-    thread_local std::vector<double> speeds;
-    thread_local std::vector<float>  angles;
-    speeds.resize(D);
-    angles.resize(2 * D);
-    float * cosines = angles.data();
-    float * sines   = angles.data() + D;
-    for (int64_t i = 0; i < D; i += 2) {
-        speeds[i] = std::pow((double) freq_base, -(double) i / (double) D);
-    }
+    each(D, [&](int64_t i, auto k) {
+        const Vec v = load(x + i, k);
+        store(y + i, v * load(cosines + i, k) + swap_lanes<1>(v) * load(sines + i, k), k);
+    });
+}
 
-    const int64_t ld   = n_heads * D;
-    const Range   mine = share(part, T);
+static void
+rotate_halves(int64_t D, const float * x, const float * cosines, const float * sines, float * y) {
+    const int64_t half = D / 2;
+    each(half, [&](int64_t i, auto k) {
+        const Vec p = load(x + i, k), q = load(x + half + i, k);
+        const Vec c = load(cosines + i, k), s = load(sines + i, k);
+        store(y + i, p * c - q * s, k);
+        store(y + half + i, q * c + p * s, k);
+    });
+}
+
+// Positions are split over threads: the angles of one are worked out once for all rows and heads.
+void rope(Part part, const Rope & r, bool backward, const float * x, float * y) {
+    thread_local std::vector<float> angles;
+    angles.resize(2 * r.D);
+    float *       cosines = angles.data();
+    float *       sines   = angles.data() + r.D;
+    const int64_t ld      = r.n_heads * r.D;
+    const Range   mine    = share(part, r.T);
     for (int64_t t = mine.begin; t < mine.end; ++t) {
-        for (int64_t i = 0; i < D; i += 2) {
-            const double angle = (double) t * speeds[i];
-            const float  s     = (float) std::sin(angle) * (backward ? -1.0f : 1.0f);
-            cosines[i] = cosines[i + 1] = (float) std::cos(angle);
-            sines[i]                    = -s;
-            sines[i + 1]                = s;
-        }
-        for (int64_t b = 0; b < B; ++b) {
-            const float * xt = x + (b * T + t) * ld;
-            float *       yt = y + (b * T + t) * ld;
-            for (int64_t h = 0; h < n_rot; ++h) {
-                each(D, [&](int64_t i, auto k) {
-                    const Vec v = load(xt + h * D + i, k);
-                    const Vec r = v * load(cosines + i, k) + swap_lanes<1>(v) * load(sines + i, k);
-                    store(yt + h * D + i, r, k);
-                });
+        for (int64_t i = 0; i < r.D / 2; ++i) {
+            const double angle = (double) t / (double) r.divisors[i];
+            const float  c     = (float) (std::cos(angle) * r.scale);
+            const float  s     = (float) (std::sin(angle) * (backward ? -r.scale : r.scale));
+            if (r.neox) {
+                cosines[i] = c;
+                sines[i]   = s;
+            } else {
+                cosines[2 * i] = cosines[2 * i + 1] = c;
+                sines[2 * i]                        = -s;
+                sines[2 * i + 1]                    = s;
             }
-            if (x != y && n_rot < n_heads) {
+        }
+        for (int64_t b = 0; b < r.B; ++b) {
+            const float * xt = x + (b * r.T + t) * ld;
+            float *       yt = y + (b * r.T + t) * ld;
+            for (int64_t h = 0; h < r.n_rot; ++h) {
+                const auto rotate = r.neox ? rotate_halves : rotate_neighbours;
+                rotate(r.D, xt + h * r.D, cosines, sines, yt + h * r.D);
+            }
+            if (x != y && r.n_rot < r.n_heads) {
                 std::memcpy(
-                    yt + n_rot * D, xt + n_rot * D, (size_t) ((n_heads - n_rot) * D) * sizeof(float)
+                    yt + r.n_rot * r.D, xt + r.n_rot * r.D,
+                    (size_t) ((r.n_heads - r.n_rot) * r.D) * sizeof(float)
                 );
             }
         }

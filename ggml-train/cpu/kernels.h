@@ -77,11 +77,16 @@ void swiglu(Part part, int64_t n, const float * gate, const float * up, float * 
 void swiglu_back(Part part, int64_t n, const float * gate, const float * up, const float * dy,
                  float * dgate, float * dup);
 
-// Rotates the first n_rot heads of each token of x [B*T x n_heads*D] by its position t (llama.cpp's
-// NORMAL rope: interleaved pairs, all D), copies the other heads. backward: by the opposite angle.
-// y may be x.
-void rope(Part part, int64_t B, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base,
-          bool backward, const float * x, float * y);
+// Rotates pairs of the first n_rot heads of each token of x [B*T x n_heads*D] by the angles
+// t / divisors[pair], t the token's position, and multiplies by scale; copies the other heads. A pair is two
+// neighbours, or with neox i and i + D/2. backward: by the opposite angle. y may be x.
+struct Rope {
+    int64_t       B = 0, T = 0, n_heads = 0, n_rot = 0, D = 0;
+    const float * divisors = nullptr;  // [D/2]
+    float         scale    = 1.0f;
+    bool          neox     = false;
+};
+void rope(Part part, const Rope & rope, bool backward, const float * x, float * y);
 
 // ---- attention.cpp: tiled, never a T x T matrix in memory -----------------------------------------
 

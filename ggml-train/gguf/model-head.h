@@ -31,6 +31,9 @@ struct ModelHead {
     gguf_context_ptr        keys;     // sizes, tokenizer, general.*
     std::string             text;     // one line that differs whenever the sizes differ
     std::vector<TensorSpec> tensors;  // in file order
+
+    // Tensors of the file that are not trained (factors of RoPE).
+    std::vector<std::pair<TensorSpec, std::vector<float>>> constants;
 };
 
 }  // namespace gt

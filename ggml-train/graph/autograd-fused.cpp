@@ -113,7 +113,7 @@ static void rule_swiglu(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
 static void rule_rope(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     FusedParams p = fused_params(y);
     p.i[4]        = 1;
-    a.add(y->src[0], fused_node(a.ctx(), kRope, shape(y), {contiguous(a, g)}, p));
+    a.add(y->src[0], fused_node(a.ctx(), kRope, shape(y), {contiguous(a, g), y->src[1]}, p));
 }
 
 static void rule_attention(Autograd & a, ggml_tensor * o, ggml_tensor * g) {

@@ -201,12 +201,18 @@ static void run_swiglu_back(const ggml_tensor * both, const FusedParams &, int i
     );
 }
 
-// i: T, heads, rotated heads, D, backward. f0: base.
+// i: T, heads, rotated heads, D, backward, neox. f0: scale.
 static void run_rope(const ggml_tensor * y, const FusedParams & p, int i, int n) {
-    cpu::rope(
-        {i, n}, rows(y) / p.i[0], p.i[0], p.i[1], p.i[2], p.i[3], p.f[0], p.i[4] != 0,
-        data(y->src[0]), data(y)
-    );
+    const cpu::Rope rope{
+        .B        = rows(y) / p.i[0],
+        .T        = p.i[0],
+        .n_heads  = p.i[1],
+        .n_rot    = p.i[2],
+        .D        = p.i[3],
+        .divisors = data(y->src[1]),
+        .scale    = p.f[0],
+        .neox     = p.i[5] != 0};
+    cpu::rope({i, n}, rope, p.i[4] != 0, data(y->src[0]), data(y));
 }
 
 static void run_attention(const ggml_tensor * o, const FusedParams & p, int i, int n) {

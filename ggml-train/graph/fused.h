@@ -43,7 +43,7 @@ extern const FusedOp kGelu;           // x
 extern const FusedOp kGeluBack;       // x, dy
 extern const FusedOp kSwiglu;         // gate, up
 extern const FusedOp kSwigluBack;     // gate, up, dy: both gradients, one after the other
-extern const FusedOp kRope;           // x
+extern const FusedOp kRope;           // x, divisors
 extern const FusedOp kAttention;      // qkv, lse
 extern const FusedOp kAttentionBack;  // qkv, o, lse, do, scratch like lse (devices)
 extern const FusedOp kEmbedding;      // table, ids, positions or none

@@ -99,12 +99,14 @@ ggml_tensor * Ops::swiglu(ggml_tensor * gate, ggml_tensor * up) {
     return ggml_mul(ctx_, ggml_silu(ctx_, gate), up);
 }
 
-ggml_tensor *
-Ops::rope(ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base) {
+ggml_tensor * Ops::rope(
+    ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, const Rope & rope
+) {
     if (form_ == Form::fused) {
         const FusedParams params = {
-            .i = {as_int(T), as_int(n_heads), as_int(n_rot), as_int(D), 0}, .f = {freq_base}};
-        return fused_node(ctx_, kRope, shape(x, x->ne[0]), {x}, params);
+            .i = {as_int(T), as_int(n_heads), as_int(n_rot), as_int(D), 0, rope.neox},
+            .f = {rope.scale}};
+        return fused_node(ctx_, kRope, shape(x, x->ne[0]), {x, rope.divisors}, params);
     }
     const int64_t B    = ggml_nrows(x) / T;
     ggml_tensor * t    = ggml_arange(ctx_, 0.0f, static_cast<float>(T), 1.0f);
@@ -118,9 +120,11 @@ Ops::rope(ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D,
                      )
                  );
     };
+    // with base 1 the factors alone decide
     ggml_tensor * turned = ggml_rope_ext(
-        ctx_, part(0, n_rot), pos, nullptr, as_int(D), GGML_ROPE_TYPE_NORMAL, 0, freq_base, 1.0f,
-        0.0f, 1.0f, 0.0f, 0.0f
+        ctx_, part(0, n_rot), pos, rope.divisors, as_int(D),
+        rope.neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL, 0, 1.0f, 1.0f, 0.0f, rope.scale,
+        0.0f, 0.0f
     );
     if (n_rot < n_heads) {
         turned = ggml_concat(ctx_, turned, part(n_rot, n_heads - n_rot), 1);

@@ -23,6 +23,14 @@ struct AttentionShape {
     bool    causal = true;
 };
 
+// At position t pair i turns by t / divisors[i]; the result is multiplied by scale. neox: a pair is i and
+// i + D/2, else two neighbours.
+struct Rope {
+    ggml_tensor * divisors = nullptr;  // F32 [D/2]
+    float         scale    = 1.0f;
+    bool          neox     = false;
+};
+
 class Ops {
 public:
     // compute: type of products with weights; F32 only in the fused form. Weights stay F32: the
@@ -49,7 +57,7 @@ public:
 
     // Rotates the first n_rot of n_heads heads of each token by its position in the sample.
     ggml_tensor *
-    rope(ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, float freq_base);
+    rope(ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, const Rope & rope);
 
     // qkv [(H + 2 Hkv) D, T*B] -> [H D, T*B].
     ggml_tensor * attention(ggml_tensor * qkv, const AttentionShape & shape);

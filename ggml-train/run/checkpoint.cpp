@@ -124,6 +124,9 @@ std::string save_checkpoint(const std::string & folder, const Checkpoint & check
         for (const TensorSpec & spec : specs) {
             writer.declare(spec.name, spec.ne, GGML_TYPE_F32);
         }
+        for (const auto & [spec, values] : checkpoint.model->constants) {
+            writer.declare(spec.name, spec.ne, GGML_TYPE_F32);
+        }
         for (size_t i = 0; i < checkpoint.state.tensors.size(); ++i) {
             const auto n = static_cast<int64_t>(checkpoint.state.tensors[i].size());
             writer.declare(state_name(i), {n, 1, 1, 1}, GGML_TYPE_F32);
@@ -134,6 +137,9 @@ std::string save_checkpoint(const std::string & folder, const Checkpoint & check
         }
         for (const TensorSpec & spec : specs) {
             write_tensor(writer, *weights[spec.name]);
+        }
+        for (const auto & [spec, values] : checkpoint.model->constants) {
+            writer.write(values.data(), values.size() * sizeof(float));
         }
         for (const HostTensor & tensor : checkpoint.state.tensors) {
             write_tensor(writer, tensor);

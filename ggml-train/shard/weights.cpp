@@ -32,13 +32,30 @@ Weights::Weights(const Backend & backend, std::span<const TensorSpec> specs, boo
     }
 }
 
-const Param & Weights::at(const std::string & name) const {
+const Param * Weights::find(const std::string & name) const {
     for (const Param & param : params_) {
         if (param.name == name) {
-            return param;
+            return &param;
         }
     }
+    return nullptr;
+}
+
+const Param & Weights::at(const std::string & name) const {
+    if (const Param * param = find(name)) {
+        return *param;
+    }
     check_failed(name.c_str(), "no such tensor in the model", __FILE__, __LINE__);
+}
+
+ggml_tensor * Weights::add_constant(const Backend & backend, std::span<const float> values) {
+    ggml_context_ptr ctx = make_context(1);
+    ggml_tensor *    tensor =
+        ggml_new_tensor_1d(ctx.get(), GGML_TYPE_F32, static_cast<int64_t>(values.size()));
+    auto buffer = backend.allocate(ctx.get(), "constants");
+    constants_.emplace_back(std::move(ctx), std::move(buffer));
+    ggml_backend_tensor_set(tensor, values.data(), 0, values.size_bytes());
+    return tensor;
 }
 
 int64_t n_elements(const Param & param) {

@@ -16,6 +16,10 @@ public:
 
     // REQUIRES: the model has a tensor of this name.
     const Param & at(const std::string & name) const;
+    const Param * find(const std::string & name) const;  // null: there is none
+
+    // Memory for values that a graph reads and nothing changes.
+    ggml_tensor * add_constant(const Backend & backend, std::span<const float> values);
 
     // Copy from or to the host; sizes are without padding.
     void set(const Param & param, std::span<const float> values);
@@ -34,6 +38,8 @@ private:
     std::vector<Param>      params_;
     ggml_context_ptr        weight_ctx_, grad_ctx_;
     ggml_backend_buffer_ptr weight_buffer_, grad_buffer_;
+
+    std::vector<std::pair<ggml_context_ptr, ggml_backend_buffer_ptr>> constants_;
 };
 
 int64_t n_elements(const Param & param);

@@ -250,8 +250,9 @@ static void bench_tokens(int64_t B, int64_t T, int64_t C, int64_t V, int64_t ld)
     report("embedding_back" + shape, 12.0 * B * T * C, "GB/s", [&](Part part) {
         embedding_back(part, B * T, V, C, ids.data(), x.data(), 1.0f, table.data());
     });
+    const std::vector<float> divisors(32, 10.0f);
     report("rope" + shape, 8.0 * B * T * C, "GB/s", [&](Part part) {
-        rope(part, B, T, C / 64, C / 64, 64, 10000.0f, false, x.data(), x.data());
+        rope(part, {B, T, C / 64, C / 64, 64, divisors.data()}, false, x.data(), x.data());
     });
     report("cross_entropy" + shape, 8.0 * B * T * ld, "GB/s", [&](Part part) {
         cross_entropy(part, B * T, V, ld, logits.data(), ids.data(), 0.0f, 1.0f, true, loss.data());

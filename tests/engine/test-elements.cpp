@@ -112,30 +112,35 @@ TEST_CASE("swiglu_and_its_gradients_match_libm") {
 }
 
 TEST_CASE("rope_rotates_pairs_and_back") {
-    for (const int64_t D : {2, 40, 64}) {
-        const int64_t B = 2, T = 17, n_heads = 5, n_rot = 3, n = B * T * n_heads * D;
-        const Floats  x = random_floats(1, n);
-        Doubles       want(x.begin(), x.end());
-        for (int64_t row = 0; row < B * T; ++row) {
-            for (int64_t h = 0; h < n_rot; ++h) {
-                for (int64_t i = 0; i < D; i += 2) {
-                    const int64_t at    = (row * n_heads + h) * D + i;
-                    const double  angle = (double) (row % T) * std::pow(10000.0, -(double) i / D);
-                    want[at]            = x[at] * std::cos(angle) - x[at + 1] * std::sin(angle);
-                    want[at + 1]        = x[at] * std::sin(angle) + x[at + 1] * std::cos(angle);
+    for (const int64_t D : {2, 40, 64, 70}) {
+        for (const bool neox : {false, true}) {
+            const int64_t B = 2, T = 17, n_heads = 5, n_rot = 3, n = B * T * n_heads * D;
+            const Floats  x = random_floats(1, n);
+            Floats        divisors;
+            for (int64_t i = 0; i < D / 2; ++i) {
+                divisors.push_back((float) std::pow(10000.0, 2.0 * (double) i / D));
+            }
+            const int64_t next = neox ? D / 2 : 1;
+            Doubles       want(x.begin(), x.end());
+            for (int64_t row = 0; row < B * T; ++row) {
+                for (int64_t i = 0; i < n_rot * D / 2; ++i) {
+                    const int64_t pair = i % (D / 2), head = i / (D / 2);
+                    const int64_t p     = (row * n_heads + head) * D + (neox ? pair : 2 * pair);
+                    const double  angle = (double) (row % T) / divisors[pair];
+                    want[p]        = 1.5 * (x[p] * std::cos(angle) - x[p + next] * std::sin(angle));
+                    want[p + next] = 1.5 * (x[p] * std::sin(angle) + x[p + next] * std::cos(angle));
                 }
             }
-        }
-        for (const int n_threads : kThreads) {
-            Floats y = unwritten(n);
-            run(n_threads, [&](Part part) {
-                rope(part, B, T, n_heads, n_rot, D, 10000.0f, false, x.data(), y.data());
-            });
-            REQUIRE(difference(y, want) < kClose);
-            run(n_threads, [&](Part part) {
-                rope(part, B, T, n_heads, n_rot, D, 10000.0f, true, y.data(), y.data());
-            });
-            REQUIRE(difference(y, Doubles(x.begin(), x.end())) < kClose);
+            Rope rope_of{B, T, n_heads, n_rot, D, divisors.data(), 1.5f, neox};
+            for (const int n_threads : kThreads) {
+                Floats y = unwritten(n);
+                run(n_threads, [&](Part part) { rope(part, rope_of, false, x.data(), y.data()); });
+                REQUIRE(difference(y, want) < kClose);
+                rope_of.scale = 1.0f / 1.5f;
+                run(n_threads, [&](Part part) { rope(part, rope_of, true, y.data(), y.data()); });
+                REQUIRE(difference(y, Doubles(x.begin(), x.end())) < kClose);
+                rope_of.scale = 1.5f;
+            }
         }
     }
 }

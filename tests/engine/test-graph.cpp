@@ -102,8 +102,9 @@ difference(const std::vector<std::vector<float>> & a, const std::vector<std::vec
 }
 
 // (architecture, vocabulary or any other number to choose the variant)
-const std::pair<const char *, int64_t> kModels[] = {
-    {"gpt2", 67}, {"llama", 67}, {"vit", 67}, {"vit", 68}, {"gpt2", 70001}};
+const std::pair<const char *, int64_t> kModels[] = {{"gpt2", 67},   {"llama", 67}, {"qwen2", 67},
+                                                    {"qwen3", 67},  {"vit", 67},   {"vit", 68},
+                                                    {"gpt2", 70001}};
 
 }  // namespace
 

@@ -27,6 +27,12 @@ causal(Ops & ops, ggml_tensor * qkv, int64_t T, int64_t H, int64_t Hkv, int64_t 
     return ops.attention(qkv, {.T = T, .H = H, .Hkv = Hkv, .D = D, .causal = causal});
 }
 
+ggml_tensor * rope(Ops & ops, ggml_tensor * x, bool neox) {
+    ggml_tensor * divisors =
+        ggml_scale_bias(ops.ctx(), ggml_arange(ops.ctx(), 0.0f, 4.0f, 1.0f), 3.0f, 1.0f);
+    return ops.rope(x, 17, 5, 4, 8, {.divisors = divisors, .scale = 1.2f, .neox = neox});
+}
+
 const std::vector<Case> & cases() {
     using Args                          = std::vector<ggml_tensor *>;
     static const std::vector<Case> list = {
@@ -71,10 +77,14 @@ const std::vector<Case> & cases() {
          {{40, 5}, {40, 5}},
          {},
          [](Ops & o, const Args & a) { return o.swiglu(a[0], a[1]); }},
-        {"rope",
+        {"rope, neighbours",
          {{5 * 8, 34}},
          {},
-         [](Ops & o, const Args & a) { return o.rope(a[0], 17, 5, 4, 8, 10000.0f); }},
+         [](Ops & o, const Args & a) { return rope(o, a[0], false); }},
+        {"rope, halves",
+         {{5 * 8, 34}},
+         {},
+         [](Ops & o, const Args & a) { return rope(o, a[0], true); }},
         {"causal attention, head size 40",
          {{3 * 2 * 40, 17}},
          {},

@@ -24,10 +24,13 @@ struct WithToy {
 TEST_CASE("an_unknown_architecture_is_refused_with_the_known_names") {
     CHECK_THAT(
         error_of([] { find_arch("toy", "m.gguf"); }),
-        Contains("m.gguf: architecture \"toy\" is not one we train (gpt2, llama, vit)")
+        Contains("m.gguf: architecture \"toy\" is not one we train (gpt2, llama, qwen2, qwen3, vit)"
+        )
     );
     const WithToy toy;
-    CHECK_THAT(error_of([] { find_arch("tay"); }), Contains("(gpt2, llama, vit, toy)"));
+    CHECK_THAT(
+        error_of([] { find_arch("tay"); }), Contains("(gpt2, llama, qwen2, qwen3, vit, toy)")
+    );
 }
 
 TEST_CASE("one_file_and_one_row_add_an_architecture") {

@@ -13,13 +13,18 @@
 using namespace gt;
 
 // Moves every weight away from its initial value: zero biases and unit norms would hide errors.
-static ModelFile stirred_model(const std::string & arch, const ModelSizes & sizes) {
+static ModelFile stirred_model(
+    const std::string & arch, const ModelSizes & sizes, void (*change)(ModelConfig & config)
+) {
     ModelSizes all     = sizes;
     all.arch           = arch;
     ModelConfig config = sized_config("", all);
     config.n_vocab     = 257;
-    ModelFile model    = empty_model(config);
-    model.keys         = byte_vocabulary();
+    if (change) {
+        change(config);
+    }
+    ModelFile model = empty_model(config);
+    model.keys      = byte_vocabulary();
     init_model(model, 1);
     for (size_t i = 0; i < model.tensors.size(); ++i) {
         std::vector<float> & data = model.tensors[i].data;
@@ -60,6 +65,7 @@ TEST_CASE("our_logits_are_llama_cpps_logits_of_our_export", "[ref]") {
         const char * name;
         const char * arch;
         ModelSizes   sizes;
+        void (*change)(ModelConfig & config) = nullptr;
     } cases[] = {
         {"gpt2", "gpt2", {.layers = 3, .width = 96, .heads = 3, .context = 64}},
         {"gpt2, untied",
@@ -76,10 +82,57 @@ TEST_CASE("our_logits_are_llama_cpps_logits_of_our_export", "[ref]") {
           .context   = 64,
           .rope_base = 500000.0f,
           .untied    = true}},
+        {"llama 3: RoPE factors, heads wider than width / heads",
+         "llama",
+         {.layers = 2, .width = 96, .heads = 3, .kv_heads = 1, .context = 64},
+         [](ModelConfig & c) {
+             c.head_size = 64;
+             for (int i = 0; i < 32; ++i) {
+                 c.rope.freqs.push_back(i < 4 ? 1.0f : i < 10 ? 2.5f : 8.0f);
+             }
+         }},
+        {"llama, linear scaling",
+         "llama",
+         {.layers = 2, .width = 96, .heads = 3, .context = 64},
+         [](ModelConfig & c) {
+             c.rope.scaling = "linear";
+             c.rope.factor  = 4.0f;
+         }},
+        {"llama, YaRN",
+         "llama",
+         {.layers = 2, .width = 128, .heads = 2, .context = 64},
+         [](ModelConfig & c) {
+             c.rope.scaling     = "yarn";
+             c.rope.factor      = 4.0f;
+             c.rope.attn_factor = 1.1f;
+             c.rope.n_ctx_orig  = 32;
+         }},
+        {"llama, LongRoPE",
+         "llama",
+         {.layers = 2, .width = 64, .heads = 2, .context = 64},
+         [](ModelConfig & c) {
+             c.rope.scaling       = "longrope";
+             c.rope.n_ctx_orig    = 32;
+             c.rope.factors_short = std::vector<float>(16, 1.5f);
+             c.rope.factors_long  = std::vector<float>(16, 3.5f);
+         }},
+        {"qwen2", "qwen2", {.layers = 3, .width = 128, .heads = 4, .kv_heads = 2, .context = 64}},
+        {"qwen3",
+         "qwen3",
+         {.layers = 3, .width = 96, .heads = 4, .kv_heads = 2, .context = 64},
+         [](ModelConfig & c) { c.head_size = 32; }},
+        {"qwen3, YaRN, untied",
+         "qwen3",
+         {.layers = 2, .width = 64, .heads = 2, .context = 64, .untied = true},
+         [](ModelConfig & c) {
+             c.rope.scaling    = "yarn";
+             c.rope.factor     = 2.0f;
+             c.rope.n_ctx_orig = 32;
+         }},
     };
     for (const auto & c : cases) {
         constexpr int64_t T     = 48;
-        const ModelFile   model = stirred_model(c.arch, c.sizes);
+        const ModelFile   model = stirred_model(c.arch, c.sizes, c.change);
         Batch             batch{.n_samples = 1};
         for (int64_t t = 0; t < T; ++t) {
             batch.tokens.push_back(static_cast<int32_t>(random_bits(3, t, 0, 0) % 257));
@@ -92,6 +145,9 @@ TEST_CASE("our_logits_are_llama_cpps_logits_of_our_export", "[ref]") {
             {"f32", 1e-3f}, {"f16", 2e-2f}, {"bf16", 5e-2f}, {"q8_0", 5e-2f}};
         for (const auto & [type, most] : types) {
             save_model(dir / "m.gguf", model, parse_weight_type(type));
+            if (most == 1e-3f) {
+                CHECK(our_logits(load_model(dir / "m.gguf"), batch, T) == ours);
+            }
             Generator   llama_cpp(dir / "m.gguf", 1);
             const float got = difference(ours, llama_cpp.logits(batch.tokens));
             INFO(c.name << " " << type << ": " << got);

@@ -2,6 +2,7 @@
 
 #include "comm/run/run-model.h"
 #include "ggml-train/base/file.h"
+#include "ggml-train/gguf/gguf-read.h"
 #include "ggml-train/shard/weights.h"
 #include "optim/wire/shares.h"
 #include "tools/cli/host-name.h"
@@ -86,7 +87,11 @@ void Session::check_link() {
 
 Session::~Session() = default;
 
-constexpr const char * kTied = "gt.tied";  // in model files it shows in the list of tensors
+// In model files the list of tensors shows it; factors of RoPE are tensors themselves.
+constexpr const char * kTied = "gt.tied";
+static std::string     factors_key(const RopeFactors & factors) {
+        return std::string("gt.") + factors.name;
+}
 
 // Sizes and tokenizer as a GGUF without tensors.
 static Bytes description(const ModelFile & model) {
@@ -94,6 +99,15 @@ static Bytes description(const ModelFile & model) {
     gguf_set_kv(keys.get(), model.keys.get());
     write_config(model.config, keys.get());
     gguf_set_val_bool(keys.get(), kTied, model.config.tied);
+    for (const RopeFactors & factors : kRopeFactors) {
+        const std::vector<float> & values = model.config.rope.*factors.values;
+        if (!values.empty()) {
+            gguf_set_arr_data(
+                keys.get(), factors_key(factors).c_str(), GGUF_TYPE_FLOAT32, values.data(),
+                values.size()
+            );
+        }
+    }
     Bytes bytes(gguf_get_meta_size(keys.get()));
     gguf_get_meta_data(keys.get(), bytes.data());
     return bytes;
@@ -111,6 +125,12 @@ ModelFile described_model(const Bytes & bytes) {
     const int64_t tied   = gguf_find_key(keys.get(), kTied);
     config.tied          = tied < 0 || gguf_get_val_bool(keys.get(), tied);
     gguf_remove_key(keys.get(), kTied);
+    for (const RopeFactors & factors : kRopeFactors) {
+        config.rope.*factors.values =
+            find_floats(keys.get(), factors_key(factors), "the run's model");
+        gguf_remove_key(keys.get(), factors_key(factors).c_str());
+    }
+    check_config(config, "the run's model");
     ModelFile model = empty_model(config);
     model.keys      = std::move(keys);
     return model;
