@@ -7,6 +7,7 @@
 #include "tools/classify/classify-model.h"
 #include "tools/classify/classify-report.h"
 #include "tools/cli/flags.h"
+#include "tools/verbs.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -99,33 +100,29 @@ bool is_labelled(const std::string & path) {
 
 }  // namespace
 
-int main(int argc, char ** argv) {
-    bool      all_read = true;
-    const int failed   = run_tool("classify", [&] {
-        ClassifyFlags f;
-        Flags         flags("classify", "classifies pictures", "-m MODEL PICTURE... [flags]");
-        f.visit(flags);
-        flags.parse(argc, argv);
-        flags.require("model");
-        if (f.paths.empty()) {
-            throw UsageError("name a picture, or a folder of labelled ones");
+int gt::classify_main(Flags & flags, int argc, char ** argv) {
+    ClassifyFlags f;
+    f.visit(flags);
+    flags.parse(argc, argv);
+    flags.require("model");
+    if (f.paths.empty()) {
+        throw UsageError("name a picture, or a folder of labelled ones");
+    }
+    const int  n_threads = f.threads > 0
+                               ? f.threads
+                               : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    const bool labelled  = std::any_of(f.paths.begin(), f.paths.end(), is_labelled);
+    Classifier one(f.model, n_threads, 1);
+    auto       many =
+        labelled ? std::make_unique<Classifier>(f.model, n_threads, std::max<int64_t>(1, f.batch))
+                       : nullptr;
+    bool all_read = true;
+    for (const std::string & path : f.paths) {
+        if (is_labelled(path)) {
+            classify_labelled(f, *many, path, n_threads);
+        } else {
+            all_read = classify_picture(f, one, path) && all_read;
         }
-        const int n_threads =
-            f.threads > 0 ? f.threads
-                            : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-        const bool labelled = std::any_of(f.paths.begin(), f.paths.end(), is_labelled);
-        Classifier one(f.model, n_threads, 1);
-        auto       many =
-            labelled
-                        ? std::make_unique<Classifier>(f.model, n_threads, std::max<int64_t>(1, f.batch))
-                        : nullptr;
-        for (const std::string & path : f.paths) {
-            if (is_labelled(path)) {
-                classify_labelled(f, *many, path, n_threads);
-            } else {
-                all_read = classify_picture(f, one, path) && all_read;
-            }
-        }
-    });
-    return failed ? failed : all_read ? 0 : 1;
+    }
+    return all_read ? 0 : 1;
 }

@@ -20,7 +20,7 @@ gt_install $GT_PACKAGES
 [ -n "$text" ] || gt_install bible-kjv
 say "building (the first time this takes about ten minutes)"
 [ -f build/build.ninja ] || gt_configure build
-cmake --build build --target new-model prepare-data train-gpt generate export hub
+cmake --build build --target programs
 export PATH="$PWD/build/bin:$PATH"
 folder=build/demo/$(basename "${text:-bible}")-$steps  # one run per text and number of steps
 mkdir -p "$folder"
@@ -63,6 +63,4 @@ The model: $PWD/small-trained.gguf (llama.cpp runs it, too)
     ../../bin/generate -m small-trained.gguf -p "In the beginning"     another sample
     ../../bin/export small-trained.gguf --type q8_0 -o small-q8.gguf   quantize
     ../../bin/train-gpt -m small-trained.gguf --data $text             train further
-
-The other programs (train-vit, classify, plan, ...): cmake --build build
 END

@@ -11,6 +11,7 @@
 #include "tools/cli/invite.h"
 #include "tools/cli/output.h"
 #include "tools/train/fetch-run.h"
+#include "tools/verbs.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -44,53 +45,47 @@ static ModelFile load_any(const std::string & path) {
     throw Error(path + ": this folder has no valid checkpoint");
 }
 
-int main(int argc, char ** argv) {
-    return run_tool("export", [&] {
-        std::vector<std::string> inputs;
-        bool                     force = false;
-        std::string              out, type = "f32", name, nodes, join;
-        Flags                    flags(
-                               "export", "writes a trained model as a GGUF for llama.cpp",
-                               "CHECKPOINT|RUN|MODEL|--nodes HOSTS -o FILE [flags]"
-                           );
-        flags.positional("INPUT", inputs, "a checkpoint, a run's folder, or a model file");
-        flags("out,o", out, "the file to write");
-        flags(
-            "type", type, "type of matrices; norms, biases and positions stay f32",
-            {"f32", "f16", "bf16", "q8_0"}
-        );
-        flags("name", name, "general.name in the file");
-        flags("nodes", nodes, "hosts.txt: fetch the model of that run from its store");
-        flags("force", force, "replace an existing file");
-        flags(
-            "join", join,
-            "an invitation from hub --invite, its file, or - for standard input; instead of --nodes"
-        );
-        flags.parse(argc, argv);
-        hide_invites(argc, argv);
-        const bool from_store = !nodes.empty() || !join.empty();
-        if (inputs.size() + (from_store ? 1 : 0) != 1) {
-            throw UsageError("name one checkpoint, run folder or model file, or --nodes hosts.txt");
-        }
-        flags.require("out");
-        check_output(out, inputs, force);
-        const ModelFile model =
-            from_store
-                ? fetch_run(join.empty() ? read_hosts(nodes) : parse_invite(read_invite(join)))
-                : load_any(inputs[0]);
-        if (!name.empty()) {
-            gguf_set_val_str(model.keys.get(), "general.name", name.c_str());
-        }
-        std::vector<std::string> notes = model.notes;
-        for (const std::string & note : save_model(out, model, parse_weight_type(type))) {
-            notes.push_back(note);
-        }
-        for (const std::string & note : notes) {
-            std::printf("%s\n", note.c_str());
-        }
-        std::printf(
-            "%s: %s, %s, %s\n", out.c_str(), describe(model.config).c_str(), type.c_str(),
-            bytes_text(fs::file_size(out)).c_str()
-        );
-    });
+int gt::export_main(Flags & flags, int argc, char ** argv) {
+    std::vector<std::string> inputs;
+    bool                     force = false;
+    std::string              out, type = "f32", name, nodes, join;
+    flags.positional("INPUT", inputs, "a checkpoint, a run's folder, or a model file");
+    flags("out,o", out, "the file to write");
+    flags(
+        "type", type, "type of matrices; norms, biases and positions stay f32",
+        {"f32", "f16", "bf16", "q8_0"}
+    );
+    flags("name", name, "general.name in the file");
+    flags("nodes", nodes, "hosts.txt: fetch the model of that run from its store");
+    flags("force", force, "replace an existing file");
+    flags(
+        "join", join,
+        "an invitation from hub --invite, its file, or - for standard input; instead of --nodes"
+    );
+    flags.parse(argc, argv);
+    hide_invites(argc, argv);
+    const bool from_store = !nodes.empty() || !join.empty();
+    if (inputs.size() + (from_store ? 1 : 0) != 1) {
+        throw UsageError("name one checkpoint, run folder or model file, or --nodes hosts.txt");
+    }
+    flags.require("out");
+    check_output(out, inputs, force);
+    const ModelFile model =
+        from_store ? fetch_run(join.empty() ? read_hosts(nodes) : parse_invite(read_invite(join)))
+                   : load_any(inputs[0]);
+    if (!name.empty()) {
+        gguf_set_val_str(model.keys.get(), "general.name", name.c_str());
+    }
+    std::vector<std::string> notes = model.notes;
+    for (const std::string & note : save_model(out, model, parse_weight_type(type))) {
+        notes.push_back(note);
+    }
+    for (const std::string & note : notes) {
+        std::printf("%s\n", note.c_str());
+    }
+    std::printf(
+        "%s: %s, %s, %s\n", out.c_str(), describe(model.config).c_str(), type.c_str(),
+        bytes_text(fs::file_size(out)).c_str()
+    );
+    return 0;
 }

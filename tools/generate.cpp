@@ -6,6 +6,7 @@
 #include "models/text/generate.h"
 
 #include "tools/cli/flags.h"
+#include "tools/verbs.h"
 
 #include <cerrno>
 #include <cstring>
@@ -26,35 +27,33 @@ static std::string read_prompt(const std::string & path) {
     return text;
 }
 
-int main(int argc, char ** argv) {
-    return run_tool("generate", [&] {
-        std::string     model, prompt, file;
-        int             threads = 0;
-        bool            echo    = true;
-        GenerateOptions options;
-        Flags           flags("generate", "samples text from a model", "-m MODEL -p TEXT [flags]");
-        flags("model,m", model, "the model (GGUF)");
-        flags("prompt,p", prompt, "the text to continue");
-        flags("file,f", file, "a file with the text to continue");
-        flags("echo", echo, "print the prompt first");
-        options.visit(flags);
-        flags("threads,t", threads, "CPU threads; 0: all cores", {}, 0, 4096);
-        flags.parse(argc, argv);
-        flags.require("model");
-        if (!file.empty() && !prompt.empty()) {
-            throw UsageError("give the text with --prompt or with --file, not with both");
-        }
-        if (!file.empty()) {
-            prompt = read_prompt(file);
-        }
-        Generator generator(model, threads);
-        if (echo) {
-            std::fwrite(prompt.data(), 1, prompt.size(), stdout);
-        }
-        generator.run(prompt, options, [](const std::string & piece) {
-            std::fwrite(piece.data(), 1, piece.size(), stdout);
-            return std::fflush(stdout) == 0;  // stop if the reader is gone
-        });
-        std::printf("\n");
+int gt::generate_main(Flags & flags, int argc, char ** argv) {
+    std::string     model, prompt, file;
+    int             threads = 0;
+    bool            echo    = true;
+    GenerateOptions options;
+    flags("model,m", model, "the model (GGUF)");
+    flags("prompt,p", prompt, "the text to continue");
+    flags("file,f", file, "a file with the text to continue");
+    flags("echo", echo, "print the prompt first");
+    options.visit(flags);
+    flags("threads,t", threads, "CPU threads; 0: all cores", {}, 0, 4096);
+    flags.parse(argc, argv);
+    flags.require("model");
+    if (!file.empty() && !prompt.empty()) {
+        throw UsageError("give the text with --prompt or with --file, not with both");
+    }
+    if (!file.empty()) {
+        prompt = read_prompt(file);
+    }
+    Generator generator(model, threads);
+    if (echo) {
+        std::fwrite(prompt.data(), 1, prompt.size(), stdout);
+    }
+    generator.run(prompt, options, [](const std::string & piece) {
+        std::fwrite(piece.data(), 1, piece.size(), stdout);
+        return std::fflush(stdout) == 0;  // stop if the reader is gone
     });
+    std::printf("\n");
+    return 0;
 }

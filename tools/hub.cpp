@@ -9,6 +9,7 @@
 #include "comm/run/hosts.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/host-name.h"
+#include "tools/verbs.h"
 
 #include <csignal>
 #include <fcntl.h>
@@ -149,22 +150,21 @@ void run_hub(const HubFlags & flags, const Hosts & hosts) {
 
 }  // namespace
 
-int main(int argc, char ** argv) {
-    return run_tool("hub", [&] {
-        HubFlags my;
-        Flags    flags("hub", "runs the hub of a run, and makes hosts.txt", "[flags]");
-        my.visit(flags);
-        flags.parse(argc, argv);
-        if (my.make_new) {
-            return make_new(my);
-        }
-        const Hosts hosts = read_hosts(my.nodes);
-        if (my.invite) {
-            std::printf("%s\n", make_invite(hosts).c_str());
-        } else if (!my.hub_file.empty()) {
-            write_hub_file(my, hosts);
-        } else {
-            run_hub(my, hosts);
-        }
-    });
+int gt::hub_main(Flags & flags, int argc, char ** argv) {
+    HubFlags my;
+    my.visit(flags);
+    flags.parse(argc, argv);
+    if (my.make_new) {
+        make_new(my);
+        return 0;
+    }
+    const Hosts hosts = read_hosts(my.nodes);
+    if (my.invite) {
+        std::printf("%s\n", make_invite(hosts).c_str());
+    } else if (!my.hub_file.empty()) {
+        write_hub_file(my, hosts);
+    } else {
+        run_hub(my, hosts);
+    }
+    return 0;
 }

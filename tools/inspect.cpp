@@ -10,6 +10,7 @@
 
 #include "ggml-train/base/file.h"
 #include "tools/cli/flags.h"
+#include "tools/verbs.h"
 
 #include <algorithm>
 
@@ -66,20 +67,18 @@ void inspect(const std::string & path, const std::string & hosts_txt) {
 
 }  // namespace
 
-int main(int argc, char ** argv) {
-    return run_tool("inspect", [&] {
-        std::string              nodes;
-        std::vector<std::string> paths;
-        Flags flags("inspect", "prints what a file of a run holds", "FILE... [flags]");
-        flags("nodes,n", nodes, "hosts.txt: its key opens commits, messages and records");
-        flags.positional("FILE", paths, "checkpoint, model, token file, image cache, store value");
-        flags.parse(argc, argv);
-        if (paths.empty()) {
-            throw UsageError("name a file");
-        }
-        for (size_t i = 0; i < paths.size(); ++i) {
-            std::printf("%s", i == 0 ? "" : "\n");
-            inspect(paths[i], nodes);
-        }
-    });
+int gt::inspect_main(Flags & flags, int argc, char ** argv) {
+    std::string              nodes;
+    std::vector<std::string> paths;
+    flags("nodes,n", nodes, "hosts.txt: its key opens commits, messages and records");
+    flags.positional("FILE", paths, "checkpoint, model, token file, image cache, store value");
+    flags.parse(argc, argv);
+    if (paths.empty()) {
+        throw UsageError("name a file");
+    }
+    for (size_t i = 0; i < paths.size(); ++i) {
+        std::printf("%s", i == 0 ? "" : "\n");
+        inspect(paths[i], nodes);
+    }
+    return 0;
 }

@@ -14,6 +14,7 @@
 #include "models/text/train-vocab.h"
 #include "models/vision/adapt-vit.h"
 #include "tools/cli/output.h"
+#include "tools/verbs.h"
 
 using namespace gt;
 
@@ -124,39 +125,31 @@ ModelFile new_model(const NewModelFlags & f) {
 
 }  // namespace
 
-int main(int argc, char ** argv) {
-    return run_tool("new-model", [&] {
-        NewModelFlags f;
-        Flags         flags(
-                    "new-model", "makes a model file: shape, initial weights, tokenizer",
-                    "--preset NAME -o FILE [flags]"
-                );
-        f.visit(flags);
-        flags.parse(argc, argv);
-        if (f.list) {
-            print_list();
-            return;
-        }
-        if (f.preset.empty() && f.sizes.arch.empty() && f.from.empty()) {
-            throw UsageError(
-                "choose a model: --preset NAME (--list shows them), --arch with sizes, "
-                "or --from FILE"
-            );
-        }
-        if (flags.given("vocab-size") && f.train_vocab.empty()) {
-            throw UsageError("--vocab-size is the size of a tokenizer that --train-vocab makes");
-        }
-        if (!f.vocab.empty() && !f.train_vocab.empty()) {
-            throw UsageError("--vocab takes a tokenizer, --train-vocab makes one; give one of them"
-            );
-        }
-        flags.require("out");
-        check_output(f.out, {f.from}, f.force);
-        const ModelFile model = new_model(f);
-        for (const std::string & note : model.notes) {
-            std::printf("%s\n", note.c_str());
-        }
-        save_model(f.out, model);
-        std::printf("%s: %s\n", f.out.c_str(), describe(model.config).c_str());
-    });
+int gt::new_model_main(Flags & flags, int argc, char ** argv) {
+    NewModelFlags f;
+    f.visit(flags);
+    flags.parse(argc, argv);
+    if (f.list) {
+        print_list();
+        return 0;
+    }
+    if (f.preset.empty() && f.sizes.arch.empty() && f.from.empty()) {
+        throw UsageError("choose a model: --preset NAME (--list shows them), --arch with sizes, "
+                         "or --from FILE");
+    }
+    if (flags.given("vocab-size") && f.train_vocab.empty()) {
+        throw UsageError("--vocab-size is the size of a tokenizer that --train-vocab makes");
+    }
+    if (!f.vocab.empty() && !f.train_vocab.empty()) {
+        throw UsageError("--vocab takes a tokenizer, --train-vocab makes one; give one of them");
+    }
+    flags.require("out");
+    check_output(f.out, {f.from}, f.force);
+    const ModelFile model = new_model(f);
+    for (const std::string & note : model.notes) {
+        std::printf("%s\n", note.c_str());
+    }
+    save_model(f.out, model);
+    std::printf("%s: %s\n", f.out.c_str(), describe(model.config).c_str());
+    return 0;
 }

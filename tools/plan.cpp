@@ -10,6 +10,7 @@
 #include "models/init.h"
 #include "tools/cli/flags.h"
 #include "tools/train/cost.h"
+#include "tools/verbs.h"
 
 #include <algorithm>
 #include <chrono>
@@ -147,24 +148,17 @@ void print_choice(const PlanFlags & f, const ModelFile & model) {
 
 }  // namespace
 
-int main(int argc, char ** argv) {
-    return run_tool("plan", [&] {
-        PlanFlags f;
-        Flags     flags(
-                "plan", "estimates step time and traffic of a run",
-                "-m MODEL [--nodes hosts.txt] [flags]"
-            );
-        f.visit(flags);
-        flags.parse(argc, argv);
-        flags.require("model");
-        const ModelFile model  = load_model(f.model);
-        const bool      images = takes_images(model.config);
-        f.context              = images      ? model.config.n_positions()
-                                 : f.context ? f.context
-                                             : model.config.n_ctx;
-        f.batch                = f.batch ? f.batch : std::max<int64_t>(1, 8192 / f.context);
-        f.compute              = f.compute > 0.0 ? f.compute : measure(f, model);
-        print_plan(f, model);
-        print_choice(f, model);
-    });
+int gt::plan_main(Flags & flags, int argc, char ** argv) {
+    PlanFlags f;
+    f.visit(flags);
+    flags.parse(argc, argv);
+    flags.require("model");
+    const ModelFile model  = load_model(f.model);
+    const bool      images = takes_images(model.config);
+    f.context = images ? model.config.n_positions() : f.context ? f.context : model.config.n_ctx;
+    f.batch   = f.batch ? f.batch : std::max<int64_t>(1, 8192 / f.context);
+    f.compute = f.compute > 0.0 ? f.compute : measure(f, model);
+    print_plan(f, model);
+    print_choice(f, model);
+    return 0;
 }

@@ -8,6 +8,7 @@
 // card misbehaves. Read next: tools/selftest/selftest-cuda.h.
 #include "tools/cli/flags.h"
 #include "tools/selftest/selftest-cuda.h"
+#include "tools/verbs.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -35,32 +36,30 @@ static int test_gpu(int device, const SelftestOptions & options) {
     return n_bad;
 }
 
-int main(int argc, char ** argv) {
-    return run_tool("selftest", [&] {
-        bool            cuda = false;
-        SelftestOptions options;
-        Flags           flags("selftest", "checks GPU results against the CPU", "--cuda [flags]");
-        flags("cuda", cuda, "test our kernels on every GPU, and NCCL between them");
-        flags("only", options.only, "tests whose name contains this");
-        flags("small", options.small, "few and small shapes");
-        flags.parse(argc, argv);
-        if (!cuda) {
-            throw UsageError("nothing to test; give --cuda");
-        }
-        const char * why = "";
-        const int    n   = cuda::n_devices(&why);
-        if (n == 0) {
-            throw Error(format("no GPU to test: %s", why));
-        }
-        int n_bad = 0;
-        for (int device = 0; device < n; ++device) {
-            n_bad += test_gpu(device, options);
-        }
-        if (n_bad > 0) {
-            throw Error(format(
-                "%d comparisons failed; update the driver, and report the lines above", n_bad
-            ));
-        }
-        std::printf("%s\n", selftest_nccl(n).c_str());
-    });
+int gt::selftest_main(Flags & flags, int argc, char ** argv) {
+    bool            cuda = false;
+    SelftestOptions options;
+    flags("cuda", cuda, "test our kernels on every GPU, and NCCL between them");
+    flags("only", options.only, "tests whose name contains this");
+    flags("small", options.small, "few and small shapes");
+    flags.parse(argc, argv);
+    if (!cuda) {
+        throw UsageError("nothing to test; give --cuda");
+    }
+    const char * why = "";
+    const int    n   = cuda::n_devices(&why);
+    if (n == 0) {
+        throw Error(format("no GPU to test: %s", why));
+    }
+    int n_bad = 0;
+    for (int device = 0; device < n; ++device) {
+        n_bad += test_gpu(device, options);
+    }
+    if (n_bad > 0) {
+        throw Error(
+            format("%d comparisons failed; update the driver, and report the lines above", n_bad)
+        );
+    }
+    std::printf("%s\n", selftest_nccl(n).c_str());
+    return 0;
 }

@@ -13,6 +13,7 @@
 #include "tools/train/run-devices.h"
 #include "tools/train/run.h"
 #include "tools/train/settle.h"
+#include "tools/verbs.h"
 
 #include <filesystem>
 #include <unistd.h>
@@ -164,20 +165,15 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
 
 }  // namespace
 
-int main(int argc, char ** argv) {
-    int       code   = 0;
-    const int failed = run_tool("train-gpt", [&] {
-        GptFlags f;
-        Flags    flags("train-gpt", "trains a GPT on text", "-m MODEL TEXT... [flags]");
-        f.visit(flags);
-        flags.parse(argc, argv);
-        hide_invites(argc, argv);
-        if (f.list_devices) {
-            std::fputs(device_list().c_str(), stdout);
-            return;
-        }
-        flags.require("model");
-        code = train_gpt(f, flags);
-    });
-    return failed ? failed : code;
+int gt::train_gpt_main(Flags & flags, int argc, char ** argv) {
+    GptFlags f;
+    f.visit(flags);
+    flags.parse(argc, argv);
+    hide_invites(argc, argv);
+    if (f.list_devices) {
+        std::fputs(device_list().c_str(), stdout);
+        return 0;
+    }
+    flags.require("model");
+    return train_gpt(f, flags);
 }

@@ -10,6 +10,7 @@
 #include "tools/cli/invite.h"
 #include "tools/train/run.h"
 #include "tools/train/settle.h"
+#include "tools/verbs.h"
 
 #include <algorithm>
 
@@ -151,18 +152,11 @@ int train_vit(const VitFlags & given, const Flags & flags) {
 
 }  // namespace
 
-int main(int argc, char ** argv) {
-    int       code   = 0;
-    const int failed = run_tool("train-vit", [&] {
-        VitFlags f;
-        Flags    flags(
-               "train-vit", "trains a ViT on labelled pictures", "-m MODEL --data PICTURES [flags]"
-           );
-        f.visit(flags);
-        flags.parse(argc, argv);
-        hide_invites(argc, argv);
-        flags.require("model");
-        code = train_vit(f, flags);
-    });
-    return failed ? failed : code;
+int gt::train_vit_main(Flags & flags, int argc, char ** argv) {
+    VitFlags f;
+    f.visit(flags);
+    flags.parse(argc, argv);
+    hide_invites(argc, argv);
+    flags.require("model");
+    return train_vit(f, flags);
 }

@@ -131,5 +131,6 @@ int main(int argc, char ** argv) {
         const std::string result =
             f.task == "text" ? simulate(Text(f).task, f.run) : simulate(Pictures(f).task, f.run);
         std::printf("{%s}\n", result.c_str());
+        return 0;
     });
 }

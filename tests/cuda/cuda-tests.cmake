@@ -72,7 +72,15 @@ add_dependencies(cuda-bugs-tests cuda-bugs cuda-bugs-asan cuda-bugs-tsan)
 target_compile_definitions(cuda-bugs-tests PRIVATE GT_BUGS="$<TARGET_FILE:cuda-bugs>"
     GT_BUGS_ASAN="$<TARGET_FILE:cuda-bugs-asan>" GT_BUGS_TSAN="$<TARGET_FILE:cuda-bugs-tsan>")
 
-add_test(NAME selftest COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/selftest.sh $<TARGET_FILE:selftest>)
+# selftest with our kernels, also where ggml-train has none (GT_CUDA off)
+if(GT_HAS_CUDA_KERNELS)
+    add_executable(selftest-cuda cuda/selftest-cuda.cpp ${CMAKE_SOURCE_DIR}/tools/selftest.cpp
+        ${CMAKE_SOURCE_DIR}/tools/selftest/selftest-nccl.cpp)
+    target_link_libraries(selftest-cuda PRIVATE tools-cli tools-selftest gt-cuda comm-local)
+    add_test(NAME selftest-cuda COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/selftest.sh $<TARGET_FILE:selftest-cuda>)
+    set_tests_properties(selftest-cuda PROPERTIES LABELS unit TIMEOUT 300)
+endif()
+add_test(NAME selftest COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/selftest.sh ${CMAKE_BINARY_DIR}/bin/selftest)
 set_tests_properties(selftest PROPERTIES LABELS unit TIMEOUT 300)
 
 if(GT_HAS_CUDA_KERNELS)

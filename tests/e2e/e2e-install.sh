@@ -1,15 +1,29 @@
 #!/usr/bin/env bash
-# cmake --install into an empty folder: every program runs from there and trains two steps.
+# cmake --install into an empty folder: ggml-train and its links run from there and train two steps. Only names
+# that nobody else has are links there.
 # usage: e2e-install.sh BIN_DIR WORK_DIR
 set -euo pipefail
 source "$(dirname "$0")/e2e.inc.sh" e2e-install "$1" "$2"
 cmake --install "$bin/.." --prefix "$work/prefix" >install.txt || { tail install.txt; fail "cmake --install"; }
-for program in new-model prepare-data train-gpt train-vit generate classify export inspect hub plan selftest; do
-    [ -x "prefix/bin/$program" ] || fail "$program is not installed"
-    grep -q '[0-9]' <("prefix/bin/$program" --version) || fail "$program --version"
-    "prefix/bin/$program" --help >/dev/null || fail "$program --help"
+installed=$work/prefix/bin
+[ "$(ls "$installed" | tr '\n' ' ')" = "ggml-train new-model prepare-data train-gpt train-vit " ] ||
+    { ls -l "$installed"; fail "other programs are installed than expected"; }
+
+# every verb, by its name in the build folder and after ggml-train
+verbs=$("$installed/ggml-train" | awk '/^  / { print $1 }')
+[ "$(wc -w <<<"$verbs")" -ge 11 ] || fail "ggml-train lists too few programs: $verbs"
+for verb in $verbs; do
+    expect 0 "$verb (ggml-train) " "$bin/$verb" --version
+    expect 0 "ggml-train $verb (ggml-train) " "$installed/ggml-train" "$verb" --version
+    expect 0 "usage: ggml-train $verb " "$installed/ggml-train" "$verb" --help
+    expect 2 "unknown flag --no-such" "$installed/ggml-train" "$verb" --no-such
 done
-bin=$work/prefix/bin
+expect 0 "usage: train-gpt " "$installed/train-gpt" --help
+expect 2 'unknown program "tran-gpt"; did you mean train-gpt?' "$installed/ggml-train" tran-gpt
+expect 2 'unknown program "zzz"' "$installed/ggml-train" zzz
+expect 0 "usage: ggml-train PROGRAM" "$installed/ggml-train"
+
+bin=$installed
 tiny gpt2 s.gguf --vocab gpt-2  # a vocabulary that is installed beside the programs
 train -m s.gguf --data text.txt --steps 2 >out.txt 2>&1 || { cat out.txt; fail "training from the installed programs"; }
 [ -s s-trained.gguf ] || fail "no trained model"

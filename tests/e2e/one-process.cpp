@@ -201,7 +201,5 @@ int main(int argc, char ** argv) {
         std::fprintf(stderr, "see the head of tests/e2e/one-process.cpp\n");
         return 2;
     }
-    int       code   = 0;
-    const int failed = run_tool("one-process", [&] { code = run(argv); });
-    return failed ? failed : code;
+    return run_tool("one-process", [&] { return run(argv); });
 }

@@ -202,10 +202,10 @@ TEST_CASE("help_lists_groups_flags_and_defaults") {
 }
 
 TEST_CASE("run_tool_turns_errors_into_exit_codes") {
-    CHECK(run_tool("t", [] {}) == 0);
-    CHECK(run_tool("t", [] { throw Error("broken"); }) == 1);
-    CHECK(run_tool("t", [] { throw UsageError("wrong"); }) == 2);
-    CHECK(run_tool("t", [] { parse({"--version"}); }) == 0);
+    CHECK(run_tool("t", [] { return 3; }) == 3);
+    CHECK(run_tool("t", []() -> int { throw Error("broken"); }) == 1);
+    CHECK(run_tool("t", []() -> int { throw UsageError("wrong"); }) == 2);
+    CHECK(run_tool("t", [] { return parse({"--version"}).threads; }) == 0);
 }
 
 TEST_CASE("a_given_host_name_keeps_its_dots") {

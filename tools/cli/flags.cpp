@@ -1,6 +1,7 @@
 #include "tools/cli/flags.h"
 
 #include "tools/cli/flag-values.h"
+#include "tools/cli/nearest.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -12,10 +13,9 @@ namespace gt {
 // Ends the program with success, after --help and --version.
 struct Leave {};
 
-int run_tool(const std::string & name, const std::function<void()> & body) {
+int run_tool(const std::string & name, const std::function<int()> & body) {
     try {
-        body();
-        return 0;
+        return body();
     } catch (const Leave &) {
         return 0;
     } catch (const UsageError & error) {
@@ -41,14 +41,6 @@ static std::vector<std::string> split(const std::string & text, char at) {
         items.push_back(item);
     }
     return items;
-}
-
-static std::string joined(const std::vector<std::string> & items, const char * between) {
-    std::string text;
-    for (const std::string & item : items) {
-        text += (text.empty() ? "" : between) + item;
-    }
-    return text;
 }
 
 // --- one flag ----------------------------------------------------------------------------------------
@@ -79,7 +71,7 @@ void Flags::Flag::assign(const std::string & text) const {
         return;
     }
     if (!is_bool() && !choices.empty() && choice == choices.end()) {
-        throw UsageError("--" + name() + " " + text + ": expected one of " + joined(choices, ", "));
+        throw UsageError("--" + name() + " " + text + ": expected one of " + choices_text(", "));
     }
     std::visit([&](auto * at) { parse_value(name(), text, *at); }, field);
     check_range(text);
@@ -117,44 +109,6 @@ std::string Flags::Flag::text() const {
     return std::visit([](const auto * at) { return value_text(*at); }, field);
 }
 
-// Two columns of at most 80 characters.
-static std::string help_row(const std::string & left, const std::string & right) {
-    constexpr size_t kLeft = 28, kWidth = 80;
-    std::string      text = "  " + left, line(kLeft + 1, ' ');
-    if (text.size() < kLeft) {
-        text.resize(kLeft, ' ');
-        line = text + " ";
-        text.clear();
-    } else {
-        text += "\n";
-    }
-    size_t begin = line.size();
-    for (const std::string & word : split(right, ' ')) {
-        if (line.size() > begin && line.size() + 1 + word.size() > kWidth) {
-            text += line + "\n";
-            line.assign(kLeft + 1, ' ');
-            begin = line.size();
-        }
-        line += (line.size() > begin ? " " : "") + word;
-    }
-    return text + line + "\n";
-}
-
-// "  -m, --model TEXT          model to train [default x]"
-std::string Flags::Flag::help_line() const {
-    const bool  is_text = std::holds_alternative<std::string *>(field) || is_list();
-    std::string left    = (letter().empty() ? "    --" : "-" + letter() + ", --") + name();
-    left += is_bool() ? "" : is_text ? " TEXT" : " N";
-    std::string extra = is_bool() ? "" : joined(choices, ", ");
-    if (is_bool()) {
-        extra = default_text == "true" ? "default on; --no-" + name() + " turns it off" : "";
-    } else if (!default_text.empty() && default_text != "0") {
-        extra += (extra.empty() ? "default " : "; default ") +
-                 (default_text == "\n" ? "\\n" : default_text);
-    }
-    return help_row(left, help + (extra.empty() ? "" : " [" + extra + "]"));
-}
-
 // --- the table -----------------------------------------------------------------------------------------
 
 Flags::Flags(std::string program, std::string purpose, std::string usage)
@@ -184,43 +138,6 @@ const Flags::Flag * Flags::find(const std::string & name) const {
     return it == flags_.end() ? nullptr : &*it;
 }
 
-// Letters to insert, drop or change to get from a to b.
-static size_t edit_distance(const std::string & a, const std::string & b) {
-    std::vector<size_t> row(b.size() + 1);
-    for (size_t j = 0; j <= b.size(); ++j) {
-        row[j] = j;
-    }
-    for (size_t i = 1; i <= a.size(); ++i) {
-        size_t diagonal = row[0];
-        row[0]          = i;
-        for (size_t j = 1; j <= b.size(); ++j) {
-            const size_t change = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal            = row[j];
-            row[j]              = std::min({change, row[j] + 1, row[j - 1] + 1});
-        }
-    }
-    return row[b.size()];
-}
-
-std::string Flags::nearest(const std::string & name) const {
-    std::string best;
-    size_t      best_distance = std::max<size_t>(2, name.size() / 3) + 1;
-    const auto  try_name      = [&](const std::string & known) {
-        const bool   begins   = !name.empty() && known.starts_with(name);
-        const size_t distance = begins ? 1 : edit_distance(name, known);
-        if (distance < best_distance) {
-            best          = known;
-            best_distance = distance;
-        }
-    };
-    try_name("help");
-    try_name("version");
-    for (const Flag & flag : flags_) {
-        try_name(flag.name());
-    }
-    return best;
-}
-
 // The flag of this name; word: as it was typed.
 Flags::Flag & Flags::expect(const std::string & word, const std::string & name) {
     if (const Flag * flag = find(name)) {
@@ -229,10 +146,25 @@ Flags::Flag & Flags::expect(const std::string & word, const std::string & name) 
     if (const auto it = refused_.find(name); it != refused_.end()) {
         throw UsageError(word + ": " + it->second);
     }
-    const std::string best = nearest(name);
+    std::vector<std::string> known = {"help", "version"};
+    for (const Flag & flag : flags_) {
+        known.push_back(flag.name());
+    }
+    const std::string best = nearest(name, known);
     throw UsageError(
         "unknown flag " + word + (best.empty() ? "" : "; did you mean --" + best + "?")
     );
+}
+
+// The answer to a flag that every program has; "" for other flags.
+std::string Flags::about(const std::string & word, const std::string & next) const {
+    if (word == "--help" || word == "-h") {
+        return help(next == "all" || first_.empty());
+    }
+    return word == "--version"      ? program_ + " (ggml-train) " + kVersion + "\n"
+           : word == "--man"        ? man()
+           : word == "--completion" ? completion()
+                                    : "";
 }
 
 void Flags::parse(int argc, const char * const * argv) {
@@ -251,13 +183,8 @@ void Flags::parse(int argc, const char * const * argv) {
             only_values = true;
             continue;
         }
-        if (word == "--help" || word == "-h") {
-            const bool all = i + 1 < argc && std::string(argv[i + 1]) == "all";
-            std::fputs(help(all || first_.empty()).c_str(), stdout);
-            throw Leave();
-        }
-        if (word == "--version") {
-            std::printf("%s (ggml-train) %s\n", program_.c_str(), kVersion);
+        if (const std::string text = about(word, i + 1 < argc ? argv[i + 1] : ""); !text.empty()) {
+            std::fputs(text.c_str(), stdout);
             throw Leave();
         }
         // --name, --name=text, --no-name
@@ -330,37 +257,6 @@ Flags::Values Flags::values() const {
         values.emplace_back(flag.stored_name(), flag.text());
     }
     return values;
-}
-
-bool Flags::is_first(const Flag & flag) const {
-    return std::any_of(first_.begin(), first_.end(), [&](const std::string & name) {
-        return flag.has_name(name);
-    });
-}
-
-std::string Flags::help(bool all) const {
-    std::string text = program_ + " — " + purpose_ + "\n\nusage: " + program_ + " " + usage_ + "\n";
-    if (positional_ != nullptr) {
-        text += "\n" + help_row(positional_name_, positional_help_);
-    }
-    const std::string * group  = nullptr;
-    size_t              n_more = 0;
-    for (const Flag & flag : flags_) {
-        if (!all && !is_first(flag)) {
-            ++n_more;
-            continue;
-        }
-        if (group == nullptr || *group != flag.group) {
-            group = &flag.group;
-            text += "\n" + (group->empty() ? "Flags" : *group) + ":\n";
-        }
-        text += flag.help_line();
-    }
-    text += "\n" + help_row("-h, --help", first_.empty() ? "this text" : "the usual flags");
-    if (n_more > 0) {
-        text += help_row("    --help all", format("all flags: %zu more", n_more));
-    }
-    return text + help_row("    --version", "version");
 }
 
 }  // namespace gt

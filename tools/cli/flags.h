@@ -15,12 +15,13 @@
 //           Flags   flags("my-tool", "does something", "-m FILE [flags]");
 //           my.visit(flags);
 //           flags.parse(argc, argv);
+//           return 0;
 //       });
 //   }
 //
 // Numbers may end in k, M, G, T (powers of 1000) or Ki, Mi, Gi. --x=1 and --x 1 are the same; a bool is
 // --x, --no-x, or --x 0|1|true|false; a list is given by repeating its flag, any other flag has one value.
-// --help, --help all and --version are built in. Option structs of other folders need only such a
+// --help, --help all, --version, --man and --completion are built in. Option structs of other folders need only such a
 // template, not this header.
 //
 // A name may list more spellings: "steps-per-round,every". One letter is the short form; the others are
@@ -105,6 +106,12 @@ public:
     // At most 80 columns wide.
     std::string help(bool all = true) const;
 
+    // The page for man, in roff.
+    std::string man() const;
+
+    // This program's rows of the script for bash; see tools/ggml-train.cpp.
+    std::string completion() const;
+
 private:
     static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
@@ -137,14 +144,16 @@ private:
         void        assign(const std::string & text) const;  // to the field
         void        check_range(const std::string & text) const;
         std::string text() const;  // of the field
-        std::string help_line() const;
+        std::string choices_text(const char * between) const;
+        std::string left_text() const;  // of --help
+        std::string right_text() const;
     };
 
     void         add(Flag flag);
     const Flag * find(const std::string & name) const;
     Flag &       expect(const std::string & word, const std::string & name);
-    std::string  nearest(const std::string & name) const;
     bool         is_first(const Flag & flag) const;
+    std::string  about(const std::string & word, const std::string & next) const;
 
     std::string                program_, purpose_, usage_, group_;
     std::vector<Flag>          flags_;
@@ -155,7 +164,11 @@ private:
     std::vector<std::string>           first_;    // names
 };
 
-// Runs a program's body. An Error becomes `name: message` and exit code 1, wrong usage 2.
-int run_tool(const std::string & name, const std::function<void()> & body);
+// The beginning of a page for man.
+std::string man_head(const std::string & page, const std::string & purpose);
+
+// Runs a program's body, which returns the exit code. An Error becomes `name: message` and exit code 1,
+// wrong usage 2.
+int run_tool(const std::string & name, const std::function<int()> & body);
 
 }  // namespace gt

@@ -1,10 +1,10 @@
-// tools/selftest/selftest-no-cuda.cpp — selftest without nvcc: nothing to test.
+// tools/selftest/selftest-no-cuda.cpp — selftest in a program without CUDA: nothing to test.
 #include "tools/selftest/selftest-cuda.h"
 
 namespace gt {
 
 int cuda::n_devices(const char ** why) {
-    *why = "built without CUDA; install NVIDIA's toolkit and configure again";
+    *why = "built without CUDA; install NVIDIA's toolkit and configure with -DGT_CUDA=ON";
     return 0;
 }
 
