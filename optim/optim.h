@@ -98,10 +98,13 @@ struct OptimOptions {
         visit(
             "residual-decay", residual_decay, "sparseloco: decay of the unsent remainder per round"
         );
-        visit("outer-lr", outer_lr, "local steps: learning rate of a round; -1: 0.7 (diloco) or 1");
+        visit(
+            "outer-lr", outer_lr, "local steps: learning rate of a round; -1: 0.7 (diloco) or 1",
+            {}, -1
+        );
         visit(
             "outer-momentum", outer_momentum,
-            "local steps: momentum over rounds; -1: 0.9 (diloco) or 0"
+            "local steps: momentum over rounds; -1: 0.9 (diloco) or 0", {}, -1, 1
         );
         visit(
             "restore-norm", restore_norm,
@@ -110,10 +113,10 @@ struct OptimOptions {
         );
         visit("weight-decay", weight_decay, "weight decay of matrices and embeddings");
         visit("decay-all", decay_all, "apply weight decay to vectors, too");
-        visit("beta1", beta1, "AdamW first-moment decay");
-        visit("beta2", beta2, "AdamW second-moment decay");
+        visit("beta1", beta1, "AdamW first-moment decay", {}, 0, 1);
+        visit("beta2", beta2, "AdamW second-moment decay", {}, 0, 1);
         visit("eps", eps, "AdamW denominator offset");
-        visit("muon-momentum", muon_momentum, "Muon momentum");
+        visit("muon-momentum", muon_momentum, "Muon momentum", {}, 0, 1);
         visit("matrix-lr", matrix.lr, "learning rate factor for matrices");
         visit("embedding-lr", embedding.lr, "learning rate factor for embeddings");
         visit("vector-lr", vector.lr, "learning rate factor for vectors");

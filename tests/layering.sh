@@ -42,11 +42,12 @@ comm/run          -> ggml-train/base comm/wire comm/store
 comm              -> ggml-train/base ggml-train/peers.h comm/wire comm/store comm/sequencer comm/rounds comm/hub comm/run comm/local
 
 tools/cli         -> ggml-train/base
+tools/hf          -> ggml-train/base tools/cli
 tools/selftest    -> ggml-train/base ggml-train/cuda optim optim/device optim/rules comm/local
 tools/classify    -> ggml-train/base ggml-train/gguf models models/vision
 tools/inspect     -> ggml-train/base ggml-train/gguf ggml-train/run models models/text models/vision comm/run comm/wire
 tools/train       -> * tools/cli tools/selftest
-tools             -> * tools/classify tools/cli tools/inspect tools/selftest tools/train
+tools             -> * tools/classify tools/cli tools/hf tools/inspect tools/selftest tools/train
 '
 # `*` above: every folder of the libraries
 libraries='ggml-train(/[a-z]+)?|models(/[a-z]+)?|optim(/[a-z]+)?|comm(/[a-z]+)?'

@@ -35,7 +35,7 @@ struct ClassifyFlags {
             "auto: these if the data has a validation set, else all",
             {"auto", "validation", "all"}
         );
-        visit("val-fraction,val", val, "the --val-fraction of train-vit");
+        visit("val-fraction,val", val, "the --val-fraction of train-vit", {}, 0, 0.99);
         visit(
             "mistakes", mistakes, "write the worst mistakes on labelled pictures to this HTML file"
         );

@@ -6,6 +6,7 @@
 #include "models/text/generate.h"
 
 #include "tools/cli/flags.h"
+#include "tools/hf/hf.h"
 #include "tools/verbs.h"
 
 #include <cerrno>
@@ -28,18 +29,22 @@ static std::string read_prompt(const std::string & path) {
 }
 
 int gt::generate_main(Flags & flags, int argc, char ** argv) {
-    std::string     model, prompt, file;
+    std::string     model, hf, prompt, file;
     int             threads = 0;
     bool            echo    = true;
     GenerateOptions options;
     flags("model,m", model, "the model (GGUF)");
+    flags("hf-repo,hf", hf, "model from Hugging Face instead of --model: USER/REPO[:FILE]");
     flags("prompt,p", prompt, "the text to continue");
     flags("file,f", file, "a file with the text to continue");
     flags("echo", echo, "print the prompt first");
     options.visit(flags);
     flags("threads,t", threads, "CPU threads; 0: all cores", {}, 0, 4096);
     flags.parse(argc, argv);
-    flags.require("model");
+    model = model_or_hf(model, hf);
+    if (model.empty()) {
+        flags.require("model");
+    }
     if (!file.empty() && !prompt.empty()) {
         throw UsageError("give the text with --prompt or with --file, not with both");
     }

@@ -90,7 +90,7 @@ void make_new(const HubFlags & flags) {
         std::printf(
             "train-gpt --nodes %s runs the hub here, too; without training:\n", flags.nodes.c_str()
         );
-        std::printf("    hub --nodes %s\n", flags.nodes.c_str());
+        std::printf("    ggml-train hub --nodes %s\n", flags.nodes.c_str());
     }
 }
 

@@ -14,6 +14,7 @@
 #include "models/text/train-vocab.h"
 #include "models/vision/adapt-vit.h"
 #include "tools/cli/output.h"
+#include "tools/hf/hf.h"
 #include "tools/verbs.h"
 
 using namespace gt;
@@ -21,7 +22,7 @@ using namespace gt;
 namespace {
 
 struct NewModelFlags {
-    std::string              preset, from, vocab, out;
+    std::string              preset, from, hf, vocab, out;
     std::vector<std::string> train_vocab;
     int64_t                  vocab_size = 4096;
     ModelSizes               sizes;
@@ -35,6 +36,7 @@ struct NewModelFlags {
         visit(
             "from", from, "an existing GGUF whose weights are kept (F32, F16, BF16 or quantised)"
         );
+        visit("hf-repo,hf", hf, "like --from, with a file from Hugging Face: USER/REPO[:FILE]");
         visit(
             "vocab,tokenizer", vocab, "tokenizer: bytes, a name (--list), or any GGUF that has one"
         );
@@ -133,9 +135,9 @@ int gt::new_model_main(Flags & flags, int argc, char ** argv) {
         print_list();
         return 0;
     }
-    if (f.preset.empty() && f.sizes.arch.empty() && f.from.empty()) {
+    if (f.preset.empty() && f.sizes.arch.empty() && f.from.empty() && f.hf.empty()) {
         throw UsageError("choose a model: --preset NAME (--list shows them), --arch with sizes, "
-                         "or --from FILE");
+                         "or --from FILE (-hf USER/REPO)");
     }
     if (flags.given("vocab-size") && f.train_vocab.empty()) {
         throw UsageError("--vocab-size is the size of a tokenizer that --train-vocab makes");
@@ -144,6 +146,7 @@ int gt::new_model_main(Flags & flags, int argc, char ** argv) {
         throw UsageError("--vocab takes a tokenizer, --train-vocab makes one; give one of them");
     }
     flags.require("out");
+    f.from = model_or_hf(f.from, f.hf);
     check_output(f.out, {f.from}, f.force);
     const ModelFile model = new_model(f);
     for (const std::string & note : model.notes) {

@@ -10,6 +10,7 @@
 #include "models/text/text-data.h"
 #include "tools/cli/invite.h"
 #include "tools/cli/plural.h"
+#include "tools/hf/hf.h"
 #include "tools/train/run-devices.h"
 #include "tools/train/run.h"
 #include "tools/train/settle.h"
@@ -25,16 +26,16 @@ namespace fs = std::filesystem;
 namespace {
 
 struct GptFlags : TrainFlags {
-    std::string    prompt       = "\n";
+    std::string    hf, prompt = "\n";
     int64_t        sample_every = 0, sample_tokens = 200;
-    float          temperature  = 0.8f;
-    bool           list_devices = false;
+    float          temperature = 0.8f;
     PrepareOptions prepare;
     NodesFlags     nodes;
 
     void visit(Flags & visit) {
         visit.group("Model and data");
-        visit("model,m", model, "model to train (GGUF; new-model makes one)");
+        visit("model,m", model, "model to train (GGUF); with other hosts, omit it to take theirs");
+        visit("hf-repo,hf", hf, "model from Hugging Face instead of --model: USER/REPO[:FILE]");
         visit(
             "data,f", data,
             "text file, folder, .jsonl, .gz, or a token file of prepare-data; may be repeated"
@@ -49,17 +50,10 @@ struct GptFlags : TrainFlags {
         visit("sample-every", sample_every, "steps between samples; 0: ten per run", {}, 0);
         visit("sample-tokens", sample_tokens, "tokens per sample", {}, 1);
         visit("temp,temperature", temperature, "temperature of samples", {}, 0);
-        visit("list-devices", list_devices, "show the devices that this program can use");
-        visit.refuse(
-            "b", "llama.cpp's -b is about prompts; name the samples per step with --batch"
+        visit.shown_first(
+            {"model", "hf", "data", "steps", "hours", "batch", "context", "lr", "nodes", "join",
+             "name", "status", "out", "fresh", "extend", "threads", "device", "prompt"}
         );
-        visit.refuse("batch-size", "name the samples per step with --batch");
-        visit.refuse("ub", "name the samples computed at once with --micro");
-        visit.refuse("ubatch-size", "name the samples computed at once with --micro");
-        visit.shown_first({"model",   "data",      "steps",  "tokens",       "hours",  "batch",
-                           "context", "lr",        "rule",   "seed",         "nodes",  "join",
-                           "name",    "min-hosts", "status", "out",          "export", "fresh",
-                           "extend",  "threads",   "device", "list-devices", "prompt"});
     }
 };
 
@@ -72,10 +66,13 @@ std::vector<std::string> find_data(const GptFlags & f, const HostEntry * entry) 
         return {entry->data};
     }
     const std::string beside = fs::path(f.model).replace_extension(".tokens").string();
-    if (fs::exists(beside)) {
+    if (!f.model.empty() && fs::exists(beside)) {
         return {beside};
     }
-    throw Error("no data: name text files or folders, or put a token file at " + beside);
+    throw Error(
+        "no data: name text files or folders" +
+        (f.model.empty() ? "" : ", or put a token file at " + beside)
+    );
 }
 
 CachedTokens prepare_text(
@@ -110,7 +107,8 @@ GptFlags with_context(GptFlags f, const ModelConfig & config) {
     if (f.context > config.n_ctx) {
         throw Error(format(
             "--context %lld: %s was made for at most %lld tokens",
-            static_cast<long long>(f.context), f.model.c_str(), static_cast<long long>(config.n_ctx)
+            static_cast<long long>(f.context), model_name(f).c_str(),
+            static_cast<long long>(config.n_ctx)
         ));
     }
     f.context = f.context ? f.context : config.n_ctx;
@@ -124,9 +122,9 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
     RunModel            model  = session.model(given.model);
     const ModelConfig & config = model.file.config;
     if (takes_images(config)) {
-        throw Error(given.model + " is a model of pictures; train it with train-vit");
+        throw Error(model_name(given) + " is a model of pictures; train it with train-vit");
     }
-    const Tokenizer tokenizer(model.file.keys.get(), given.model);
+    const Tokenizer tokenizer(model.file.keys.get(), model_name(given));
     const RunFolder folder = open_run(given, flags, run_values(GptFlags{}), model.file);
 
     // the data
@@ -174,6 +172,10 @@ int gt::train_gpt_main(Flags & flags, int argc, char ** argv) {
         std::fputs(device_list().c_str(), stdout);
         return 0;
     }
-    flags.require("model");
+    f.model = model_or_hf(f.model, f.hf);
+    if (!f.hf.empty() && f.out.empty()) {
+        f.out = fs::path(f.model).stem().string() + "-run";  // here, not in the cache
+    }
+    static_cast<TrainFlags &>(f) = begin_session(f, flags, f.nodes);
     return train_gpt(f, flags);
 }

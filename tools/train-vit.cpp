@@ -8,6 +8,7 @@
 // ggml-train/trainer.cpp (one step).
 #include "models/vision/picture-data.h"
 #include "tools/cli/invite.h"
+#include "tools/train/run-devices.h"
 #include "tools/train/run.h"
 #include "tools/train/settle.h"
 #include "tools/verbs.h"
@@ -25,6 +26,8 @@ struct VitFlags : TrainFlags {
     float          depth  = 0.0f;
     NodesFlags     nodes;
 
+    VitFlags() { pictures = true; }
+
     void visit_run(Flags & visit) {
         TrainFlags::visit_run(visit);
         visit.group("Pictures (part of the run)");
@@ -41,7 +44,7 @@ struct VitFlags : TrainFlags {
 
     void visit(Flags & visit) {
         visit.group("Model and data");
-        visit("model,m", model, "model to train (GGUF; new-model makes one)");
+        visit("model,m", model, "model to train (GGUF); with other hosts, omit it to take theirs");
         visit("data", data, "a folder with a folder per class, IDX files, or CIFAR batches");
         visit("cache", images.cache_path, "file of decoded pictures; default: in the run's folder");
         visit("cache-bytes", images.cache_bytes, "maximum size of the cache; 0: no cache");
@@ -49,10 +52,10 @@ struct VitFlags : TrainFlags {
         visit.group("Other hosts");
         nodes.visit(visit);
         visit_session(visit);
-        visit.shown_first({"model",  "data",  "epochs", "steps",     "hours",  "batch",
-                           "lr",     "rule",  "flip",   "pad",       "crop",   "mixup",
-                           "nodes",  "join",  "name",   "min-hosts", "status", "out",
-                           "export", "fresh", "extend", "threads",   "device"});
+        visit.shown_first(
+            {"model", "data", "epochs", "hours", "batch", "lr", "flip", "pad", "mixup", "nodes",
+             "join", "name", "status", "out", "fresh", "extend", "threads", "device"}
+        );
     }
 };
 
@@ -81,7 +84,7 @@ open_images(const VitFlags & f, const std::string & folder, ModelFile & model, S
         images = std::make_unique<ImageData>(
             find_data(f, session.entry()), image_spec(model.config), options
         );
-        learn_from_data(model.config, *images, f.model);
+        learn_from_data(model.config, *images, model_name(f));
     } while (!session.offer(model));
     std::printf("%s", list_left_out(*images, folder + "/left-out.txt").c_str());
     return images;
@@ -105,7 +108,7 @@ int train_vit(const VitFlags & given, const Flags & flags) {
     RunModel      model  = session.model(given.model);
     ModelConfig & config = model.file.config;
     if (!takes_images(config)) {
-        throw Error(given.model + " is a model of text; train it with train-gpt");
+        throw Error(model_name(given) + " is a model of text; train it with train-gpt");
     }
     const RunFolder folder = open_run(given, flags, run_values(VitFlags{}), model.file);
 
@@ -157,6 +160,10 @@ int gt::train_vit_main(Flags & flags, int argc, char ** argv) {
     f.visit(flags);
     flags.parse(argc, argv);
     hide_invites(argc, argv);
-    flags.require("model");
+    if (f.list_devices) {
+        std::fputs(device_list().c_str(), stdout);
+        return 0;
+    }
+    static_cast<TrainFlags &>(f) = begin_session(f, flags, f.nodes);
     return train_vit(f, flags);
 }

@@ -51,13 +51,13 @@ static std::optional<DeviceSpec> parse_device(const std::string & text) {
 
 std::vector<DeviceSpec> parse_devices(const std::string & text) {
     std::vector<DeviceSpec> devices;
-    std::stringstream       list(text + (text.ends_with(',') ? "," : ""));
+    std::stringstream       list(choose_device(text) + (text.ends_with(',') ? "," : ""));
     for (std::string item; std::getline(list, item, ',');) {
         const std::optional<DeviceSpec> spec = parse_device(item);
         if (!spec) {
             throw Error(
                 "--device " + text + ": invalid device '" + item +
-                "'; write cpu, or a list such as cuda:0,cuda:1"
+                "'; write auto, cpu, or a list such as cuda:0,cuda:1"
             );
         }
         for (const DeviceSpec & other : devices) {
@@ -86,6 +86,22 @@ static ggml_backend_reg_t find_backend(const std::string & name) {
     const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     const auto module = folder / ("libggml-" + name + ".so");
     return std::filesystem::exists(module) ? ggml_backend_load(module.c_str()) : nullptr;
+}
+
+std::string choose_device(const std::string & text) {
+    if (text != "auto") {
+        return text;
+    }
+    for (const char * backend : {"cuda", "vulkan"}) {
+        const ggml_backend_reg_t reg = find_backend(backend);
+        for (size_t i = 0; reg && i < ggml_backend_reg_dev_count(reg); ++i) {
+            const ggml_backend_dev_t device = ggml_backend_reg_dev_get(reg, i);
+            if (ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_GPU) {
+                return format("%s:%zu", backend, i);
+            }
+        }
+    }
+    return "cpu";
 }
 
 // "cpu, cuda"

@@ -1,6 +1,6 @@
 // ggml-train/device/registry.h — devices by name, from ggml's backend registry.
 //
-// --device NAME[:INDEX[:PARAMS]],...: NAME is a ggml backend (cpu, cuda, ...), INDEX counts its devices,
+// --device auto, or NAME[:INDEX[:PARAMS]],...: NAME is a ggml backend (cpu, cuda, ...), INDEX counts its devices,
 // PARAMS is text for the backend itself. A backend that is not compiled in is loaded from
 // libggml-NAME.so in the program's folder.
 //
@@ -28,6 +28,10 @@ struct DeviceSpec {
 
     std::string name() const;  // "cuda:0"
 };
+
+// What `auto` means on this machine: the first GPU that this program can use, else "cpu". Other text is
+// returned as it is.
+std::string choose_device(const std::string & text);
 
 // The list, one entry per rank. All are devices of one backend.
 std::vector<DeviceSpec> parse_devices(const std::string & text);

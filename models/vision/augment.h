@@ -22,13 +22,16 @@ struct AugmentOptions {
 
     template <class Visit>
     void visit(Visit && visit) {
-        visit("crop", crop_min, "random resized crop: smallest fraction of the area; 1: off");
-        visit("aspect", aspect, "random resized crop: largest aspect ratio");
+        visit(
+            "crop", crop_min, "random resized crop: smallest fraction of the area; 1: off", {},
+            0.01, 1
+        );
+        visit("aspect", aspect, "random resized crop: largest aspect ratio", {}, 1, 100);
         visit("pad", pad, "random shift by up to this many pixels");
         visit("flip", flip, "random horizontal flip");
-        visit("brightness", brightness, "random brightness factor in 1 +- this; 0: off");
-        visit("contrast", contrast, "random contrast factor in 1 +- this; 0: off");
-        visit("saturation", saturation, "random saturation factor in 1 +- this; 0: off");
+        visit("brightness", brightness, "random brightness factor in 1 +- this; 0: off", {}, 0, 1);
+        visit("contrast", contrast, "random contrast factor in 1 +- this; 0: off", {}, 0, 1);
+        visit("saturation", saturation, "random saturation factor in 1 +- this; 0: off", {}, 0, 1);
         visit("cutout", cutout, "side of a random blanked square, in pixels; 0: off");
         visit(
             "mixup", mixup,

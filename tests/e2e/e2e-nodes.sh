@@ -110,4 +110,15 @@ expect 0 "WARNING: --replicator none" train -m mixed/s.gguf --data text.txt --no
 expect 1 "contradicts the run" "$bin/train-gpt" -m s.gguf --data text.txt --nodes folder-demo/hosts.txt --name ben --batch 5 --out other
 tiny gpt2 o.gguf --seed 7
 expect 1 "weights differ from the run" "$bin/train-gpt" -m o.gguf --data text.txt --nodes folder-demo/hosts.txt --name ben --out other
+
+# Ctrl+C ends a host that waits for its hub, also in the background of a script, where the shell ignores it
+"$bin/hub" --new --nodes nobody.txt --name anna --address "127.0.0.1:$("$free_port")" >/dev/null
+start --data text.txt --nodes nobody.txt --name ben
+until grep -q "not yet" out.txt; do kill -0 $pid 2>/dev/null || { cat out.txt; fail "ben did not wait for the hub"; }; sleep 0.1; done
+kill -INT $pid
+for ((i = 0; i < 50; ++i)); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
+! kill -9 $pid 2>/dev/null || fail "a waiting host ignores Ctrl+C"
+
+# without other hosts a model must be named
+expect 2 "--model is missing" "$bin/train-gpt" text.txt
 echo "e2e-nodes: passed"

@@ -73,6 +73,9 @@ std::string Flags::help(bool all) const {
     const std::string * group  = nullptr;
     size_t              n_more = 0;
     for (const Flag & flag : flags_) {
+        if (flag.help.empty()) {
+            continue;
+        }
         if (!all && !is_first(flag)) {
             ++n_more;
             continue;
@@ -117,6 +120,9 @@ std::string Flags::man() const {
     }
     const std::string * group = nullptr;
     for (const Flag & flag : flags_) {
+        if (flag.help.empty()) {
+            continue;
+        }
         if (group == nullptr || *group != flag.group) {
             group = &flag.group;
             text += ".SH \"" + (group->empty() ? "FLAGS" : roff(*group)) + "\"\n";
@@ -131,7 +137,7 @@ std::string Flags::man() const {
 std::string Flags::completion() const {
     std::string name = program_.substr(program_.rfind(' ') + 1), names = "--help --version", values;
     for (const Flag & flag : flags_) {
-        names += " --" + flag.name();
+        names += flag.help.empty() ? "" : " --" + flag.name();
         if (!flag.is_bool() && !flag.choices.empty()) {
             values += "                --" + flag.name() + ") values=\"" + flag.choices_text(" ") +
                       "\" ;;\n";

@@ -51,9 +51,9 @@ bool Flags::Flag::has_name(const std::string & name) const {
 }
 
 std::string Flags::Flag::letter() const {
-    for (const std::string & name : split(names, ',')) {
-        if (name.size() == 1) {
-            return name;
+    for (const std::string & other : split(names, ',')) {
+        if (other.size() <= 2 && other != name()) {
+            return other;
         }
     }
     return "";

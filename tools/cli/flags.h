@@ -24,8 +24,8 @@
 // --help, --help all, --version, --man and --completion are built in. Option structs of other folders need only such a
 // template, not this header.
 //
-// A name may list more spellings: "steps-per-round,every". One letter is the short form; the others are
-// older spellings, accepted everywhere but not shown. Checkpoints and the settings at a hub store a flag
+// A name may list more spellings: "steps-per-round,every". One or two letters ("context,c", "hf-repo,hf") are the
+// short form; the others are older spellings, accepted everywhere but not shown. Checkpoints and the settings at a hub store a flag
 // under its oldest spelling, the last one listed: so they can be read by every version.
 #pragma once
 
@@ -56,8 +56,9 @@ public:
     // Starts a group of --help.
     void group(const std::string & title) { group_ = title; }
 
-    // One row: names, field with its default in it, help. choices: the values that a string may have;
-    // for a bool the two texts that stand for false and true. least, most: the range of a number.
+    // One row: names, field with its default in it, help (empty: only stored, not shown). choices: the values that a string may have;
+    // for a bool the two texts that stand for false and true. least, most: the range of a number, which
+    // is not negative unless the row says so.
     // REQUIRES: field outlives this.
     template <class T>
     void operator()(
@@ -65,7 +66,7 @@ public:
         T &                      field,
         const std::string &      help,
         std::vector<std::string> choices = {},
-        double                   least   = -kNoLimit,
+        double                   least   = 0.0,
         double                   most    = kNoLimit
     ) {
         add(

@@ -24,6 +24,10 @@ public:
 
     static bool asked() { return n_asked() > 0; }
 
+    // Before the first step there is nothing to save: Ctrl+C ends the program, also one that a script
+    // has started in the background, where the shell lets it be ignored.
+    static void allow() { std::signal(SIGINT, SIG_DFL); }
+
 private:
     static void hang_up(void (*action)(int)) {
         if (std::signal(SIGHUP, action) == SIG_IGN) {

@@ -169,12 +169,12 @@ RunModel Session::model(const std::string & path) {
         }
         return model;
     }
-    std::printf("%s not found: fetching the model from the run\n", path.c_str());
+    std::printf(
+        "%sfetching the model from the run\n", path.empty() ? "" : (path + " not found: ").c_str()
+    );
     const auto bytes = fetch_model(meeting_->store(), meeting_->keys(), std::chrono::minutes(10));
     if (!bytes) {
-        throw Error(
-            "the run has no model yet: start it on a machine that has the file, with -m " + path
-        );
+        throw Error("the run has no model yet: start it on a machine that has the file, with -m");
     }
     return {.file = described_model(*bytes), .fresh = false};
 }
@@ -240,6 +240,13 @@ Session::agree(const Flags & given, const Flags::Values & run, const RunModel & 
     }
     if (given.given("checkpoint-every")) {
         ours["checkpoint-every"] = std::to_string(flags_.checkpoint_every);
+    }
+    if (!model
+             .fresh) {  // settings name the initial weights: a host that has them must be the first
+        const RunPaths paths(meeting_->keys().run);
+        if (!meeting_->store().get(paths.settings(), std::chrono::minutes(10))) {
+            throw Error("the run has no settings yet: start it on a machine that has the model");
+        }
     }
     const Settings own = identity(model.file);
     ours.insert(own.begin(), own.end());

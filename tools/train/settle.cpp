@@ -4,6 +4,9 @@
 #include "ggml-train/device/backend.h"
 #include "ggml-train/run/checkpoint.h"
 #include "models/init.h"
+#include "tools/cli/host-name.h"
+#include "tools/cli/interrupt.h"
+#include "tools/train/gpu-hint.h"
 #include "tools/train/memory-plan.h"
 #include "tools/train/rank.h"
 
@@ -111,6 +114,19 @@ static std::string hosts_of(const std::string & folder) {
         }
     }
     return "";
+}
+
+TrainFlags begin_session(TrainFlags train, const Flags & given, const NodesFlags & nodes) {
+    Interrupt::allow();
+    if (train.model.empty() && nodes.alone()) {
+        given.require("model");
+    }
+    if (train.model.empty() && train.out.empty()) {
+        train.out = own_host_name(nodes.name) + "-run";
+    }
+    train.device = choose_device(train.device);
+    std::fputs(gpu_hint(train.device).c_str(), stderr);
+    return train;
 }
 
 void check_flags(const TrainFlags & train, const Flags & given, bool alone) {

@@ -1,5 +1,6 @@
 // tools/train/settle.h — from flags, checkpoint and agreed settings to the plan of a run.
 //
+//   f = begin_session(f, flags, nodes);
 //   check_flags(f, flags, alone);                              // before any work
 //   RunFolder folder = open_run(f, flags, run_values(MyFlags{}), model);
 //   MyFlags   chosen = with_values(f, folder.flags);          // a resumed run keeps its flags
@@ -35,6 +36,10 @@ struct RunFolder {
     std::string   export_to;            // the trained model
     bool          owns_export = false;  // the finished run has written it
 };
+
+// What train-gpt and train-vit do first: Ctrl+C works; a model is given, or taken from other hosts, into a
+// folder of this host's name; `auto` becomes a device, with a hint if there is a GPU without support.
+TrainFlags begin_session(TrainFlags train, const Flags & given, const NodesFlags & nodes);
 
 // Throws an Error if flags or folder cannot work, before other hosts see anything of this one: a flag is
 // invalid or contradicts another, or the folder has a run of the other kind, alone or with other hosts.

@@ -15,6 +15,7 @@ struct TrainFlags {
     std::string out;
 
     std::vector<std::string> data;
+    bool                     pictures = false;  // no flags about tokens
 
     int64_t      batch = 0, micro = 0, context = 0, steps = 0, tokens = 0;
     double       hours     = 0.0;
@@ -27,20 +28,27 @@ struct TrainFlags {
     int64_t     eval_every = 0, eval_batches = 0, save_every = 0, keep = 3, log_every = 10;
     int64_t     extend  = 0;
     int         threads = 0, ranks = 1;
-    std::string device = "cpu", compute = "f32", shard = "auto";
-    bool        portable = false, recompute = false, fresh = false;
+    std::string device = "auto", compute = "f32", shard = "auto";
+    bool        portable = false, recompute = false, fresh = false, list_devices = false;
     std::string export_to, export_type = "f32";
 
     void visit_run(Flags & visit) {
         visit.group("Run (stored in checkpoints, the same on all hosts)");
-        visit("batch", batch, "samples per step on each host; 0: about 8192 tokens", {}, 0);
-        visit("context,c", context, "tokens per sample; 0: the model's context length", {}, 0);
+        visit(
+            "batch", batch,
+            pictures ? "pictures per step on each host; 0: 128"
+                     : "samples per step on each host; 0: about 8192 tokens"
+        );
+        visit(
+            "context,c", context, pictures ? "" : "tokens per sample; 0: the model's context length"
+        );
         visit(
             "steps", steps,
-            "number of weight updates; 0: from --tokens or --hours, else from model and data size",
-            {}, 0
+            pictures ? "number of weight updates, instead of --epochs"
+                     : "number of weight updates; 0: from --tokens or --hours, else from model and "
+                       "data size"
         );
-        visit("tokens", tokens, "number of training tokens, instead of --steps", {}, 0);
+        visit("tokens", tokens, pictures ? "" : "number of training tokens, instead of --steps");
         visit(
             "hours", hours, "approximate duration, instead of --steps; not with other hosts", {}, 0
         );
@@ -78,7 +86,17 @@ struct TrainFlags {
             "shard", shard, "what the ranks shard; auto: as little as memory allows",
             {"auto", "none", "optimizer", "full"}
         );
-        visit("device", device, "cpu, or one rank per GPU: cuda:0,cuda:1,...");
+        visit(
+            "device", device,
+            "auto: a GPU if there is one, else cpu; or one rank per GPU: cuda:0,cuda:1"
+        );
+        visit("list-devices", list_devices, "show the devices that this program can use");
+        visit.refuse(
+            "b", "llama.cpp's -b is about prompts; name the samples per step with --batch"
+        );
+        visit.refuse("batch-size", "name the samples per step with --batch");
+        visit.refuse("ub", "name the samples computed at once with --micro");
+        visit.refuse("ubatch-size", "name the samples computed at once with --micro");
         visit(
             "compute", compute, "type of matrix products on devices; weights stay F32",
             {"f32", "bf16", "f16"}
@@ -103,6 +121,11 @@ struct TrainFlags {
         );
     }
 };
+
+// For messages.
+inline std::string model_name(const TrainFlags & train) {
+    return train.model.empty() ? "the run's model" : train.model;
+}
 
 // The flags with nothing left open: everything that is decided about a run before its first step. Made
 // once, by settle.cpp; const from then on.

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# What every program says about its flags: help that fits a screen, ranges of all numbers, pages for man,
+# completion in a real shell.   usage: e2e-flags.sh BIN_DIR WORK_DIR
+set -euo pipefail
+source "$(dirname "$0")/e2e.inc.sh" e2e-flags "$1" "$2"
+for verb in $("$bin/ggml-train" | awk '/^  / { print $1 }'); do
+    "$bin/$verb" --help >help.txt
+    "$bin/$verb" --help all >all.txt
+    [ "$(wc -L <help.txt)" -le 80 ] && [ "$(wc -L <all.txt)" -le 80 ] || fail "$verb --help is wider than 80 columns"
+    [ "$(wc -l <help.txt)" -le 48 ] || { cat help.txt; fail "$verb --help has $(wc -l <help.txt) lines"; }
+    # every number: none takes -7 or nan
+    for flag in $(grep -oE '^  +(-[a-z]+, )?--[a-z0-9-]+ N( |$)' all.txt | grep -oE -- '--[a-z0-9-]+'); do
+        expect 2 "$flag -7: expected" "$bin/$verb" "$flag" -7
+        expect 2 "$flag nan: expected" "$bin/$verb" "$flag" nan
+    done
+    # a page without a complaint, with every flag in it
+    page=$bin/../share/man/man1/ggml-train-$verb.1
+    [ -f "$page" ] || page=$bin/../share/man/man1/$verb.1
+    MANWIDTH=100 man --warnings -l "$page" >page.txt 2>warnings.txt || fail "man -l $page"
+    [ ! -s warnings.txt ] || { cat warnings.txt; fail "man complains about $page"; }
+    for flag in $(grep -oE '^  +(-[a-z]+, )?--[a-z0-9-]+' all.txt | grep -oE -- '--[a-z0-9-]+'); do
+        [ "$flag" = --help ] || [ "$flag" = --version ] || grep -q -- "$flag" page.txt || fail "the page of $verb lacks $flag"
+    done
+done
+man --warnings -l "$bin/../share/man/man1/ggml-train.1" 2>&1 | grep -q "train-gpt" || fail "the page of ggml-train"
+
+# pictures have no tokens
+! "$bin/train-vit" --help all | grep -iE 'token' || fail "train-vit --help speaks of tokens"
+# flags of llama.cpp
+for program in train-gpt train-vit; do
+    expect 2 "with --batch" "$bin/$program" -b 512
+    expect 2 "with --micro" "$bin/$program" -ub 512
+    expect 0 "cpu:0" "$bin/$program" --list-devices
+done
+
+# Tab in a shell: flags, values, programs, files
+python3 - "$bin" <<'PY'
+import os, pty, select, sys, time
+bin_dir = sys.argv[1]
+pid, fd = pty.fork()
+if pid == 0:
+    os.environ.update(PS1="$ ", TERM="dumb", PATH=bin_dir + ":" + os.environ["PATH"])
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+def talk(text, expected, seconds=20):
+    os.write(fd, text.encode())
+    got, end = "", time.time() + seconds
+    while expected not in got:
+        if time.time() > end:
+            sys.exit(f"e2e-flags: {text!r}: expected {expected!r}, got {got!r}")
+        if select.select([fd], [], [], 0.2)[0]:
+            got += os.read(fd, 4096).decode()
+    os.write(fd, b"\x15")  # clears the line
+talk(f"source {bin_dir}/../share/bash-completion/completions/ggml-train; echo re''ady\n", "ready")
+open("picture-of-anna.txt", "w").close()
+talk("train-gpt --reco\t", "train-gpt --recompute ")
+talk("train-gpt --shard opt\t", "--shard optimizer ")
+talk("ggml-train prep\t", "ggml-train prepare-data ")
+talk("ggml-train hub --inv\t", "hub --invite ")
+talk("train-gpt -m picture-o\t", "picture-of-anna.txt ")
+PY
+echo "e2e-flags: passed"
