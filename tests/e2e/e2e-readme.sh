@@ -28,7 +28,10 @@ done
 for made in small.gguf small-trained.gguf small-q8_0.gguf fashion-trained.gguf hosts.txt; do
     [ -s README.md/$made ] || fail "the commands of README.md did not make $made"
 done
-cmp README.md/anna-trained.gguf README.md/ben-trained.gguf || fail "the two hosts of README.md differ"
+for host in ben cleo; do
+    cmp README.md/anna-trained.gguf README.md/$host-trained.gguf || fail "anna and $host of README.md differ"
+done
+grep -q "fetching the model from the run" README.md/out.txt || fail "cleo did not take the model from the run"
 ! cmp -s README.md/anna-trained.gguf README.md/small-trained.gguf || fail "two hosts trained the model of one"
 [ -s tools-README.md/tiny-f16.gguf ] || fail "the commands of tools/README.md did not make tiny-f16.gguf"
 
