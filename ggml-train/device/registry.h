@@ -1,7 +1,7 @@
 // ggml-train/device/registry.h — devices by name, from ggml's backend registry.
 //
-// --device auto, or NAME[:INDEX[:PARAMS]],...: NAME is a ggml backend (cpu, cuda, ...), INDEX counts its devices,
-// PARAMS is text for the backend itself. A backend that is not compiled in is loaded from
+// --device auto, or NAME[:INDEX[:PARAMS]],...: NAME is a ggml backend (cpu, cuda, ...), INDEX counts its
+// devices, PARAMS is text for the backend itself. A backend that is not compiled in is loaded from
 // libggml-NAME.so in the program's folder.
 //
 // A backend may offer more than ggml's interface, through ggml_backend_reg_get_proc_address:

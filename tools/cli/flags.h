@@ -21,12 +21,13 @@
 //
 // Numbers may end in k, M, G, T (powers of 1000) or Ki, Mi, Gi. --x=1 and --x 1 are the same; a bool is
 // --x, --no-x, or --x 0|1|true|false; a list is given by repeating its flag, any other flag has one value.
-// --help, --help all, --version, --man and --completion are built in. Option structs of other folders need only such a
-// template, not this header.
+// --help, --help all, --version, --man and --completion are built in. Option structs of other folders need
+// only such a template, not this header.
 //
-// A name may list more spellings: "steps-per-round,every". One or two letters ("context,c", "hf-repo,hf") are the
-// short form; the others are older spellings, accepted everywhere but not shown. Checkpoints and the settings at a hub store a flag
-// under its oldest spelling, the last one listed: so they can be read by every version.
+// A name may list more spellings: "steps-per-round,every". One or two letters ("context,c", "hf-repo,hf")
+// are the short form; the others are older spellings, accepted everywhere but not shown. Checkpoints and
+// the settings at a hub store a flag under its oldest spelling, the last one listed: so they can be read
+// by every version.
 #pragma once
 
 #include "ggml-train/base/base.h"
@@ -56,9 +57,9 @@ public:
     // Starts a group of --help.
     void group(const std::string & title) { group_ = title; }
 
-    // One row: names, field with its default in it, help (empty: only stored, not shown). choices: the values that a string may have;
-    // for a bool the two texts that stand for false and true. least, most: the range of a number, which
-    // is not negative unless the row says so.
+    // One row: names, field with its default in it, help (empty: only stored, not shown). choices: the
+    // values that a string may have; for a bool the two texts that stand for false and true. least, most:
+    // the range of a number, which is not negative unless the row says so.
     // REQUIRES: field outlives this.
     template <class T>
     void operator()(

@@ -124,8 +124,10 @@ TrainFlags begin_session(TrainFlags train, const Flags & given, const NodesFlags
     if (train.model.empty() && train.out.empty()) {
         train.out = own_host_name(nodes.name) + "-run";
     }
-    train.device = choose_device(train.device);
-    std::fputs(gpu_hint(train.device).c_str(), stderr);
+    if (train.device == "auto") {
+        train.device = choose_device(train.device);
+        std::fputs(gpu_hint(train.device).c_str(), stderr);
+    }
     return train;
 }
 
