@@ -2,7 +2,9 @@
 #include "comm/meet.h"
 
 #include "comm/hub/hub-sequencer.h"
+#include "comm/hub/port-map.h"
 #include "comm/meet-direct.h"
+#include "comm/run/host-key.h"
 #include "comm/run/link-check.h"
 #include "comm/sequencer/sequencer-thread.h"
 #include "comm/store/store-kinds.h"
@@ -49,13 +51,21 @@ public:
     }
 
     // A hub in this process: its store is used directly.
-    StoreMeeting(const HubOptions & options, const SequencerOptions & order)
+    StoreMeeting(
+        const HubOptions &                               options,
+        const SequencerOptions &                         order,
+        const std::string &                              reach,
+        const std::function<void(const std::string &)> & say
+    )
         : hooks_(std::make_unique<HubSequencer>(options.keys, order)), keys_(options.keys) {
         HubOptions own = options;
         own.hooks      = hooks_.get();
         hub_           = std::make_unique<Hub>(own);
         hooks_->report_to(*hub_);
         store_ = &hub_->store();
+        if (say && is_public_address(reach)) {
+            port_map_ = std::make_unique<PortMap>(hub_->port(), say);
+        }
     }
 
     ~StoreMeeting() override {
@@ -103,6 +113,7 @@ public:
 private:
     std::unique_ptr<HubSequencer>    hooks_;
     std::unique_ptr<Hub>             hub_;
+    std::unique_ptr<PortMap>         port_map_;
     std::unique_ptr<Store>           own_;
     Store *                          store_ = nullptr;
     RunKeys                          keys_;
@@ -169,7 +180,7 @@ static std::unique_ptr<Meeting> meet_at_own_hub(
     order.membership = options.membership;
     order.direct     = hosts.direct;
     try {
-        return std::make_unique<StoreMeeting>(own, order);
+        return std::make_unique<StoreMeeting>(own, order, us.address, options.log);
     } catch (const Error &) {
         // the program `hub` may run here already: then we are one of its hosts
         http.address = "127.0.0.1" + port_of(us);
@@ -214,7 +225,11 @@ meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & opt
 }
 
 std::unique_ptr<Meeting>
-meet(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
+meet(const Hosts & given, const std::string & name, const MeetOptions & options) {
+    Hosts hosts = given;
+    if (!options.observe) {
+        hosts.keys.host_seed = load_host_key(default_host_key_path());
+    }
     auto meeting = meet_star(hosts, name, options);
     return hosts.direct ? deliver_directly(std::move(meeting), hosts, name, options)
                         : std::move(meeting);

@@ -22,7 +22,7 @@ public:
 
     // Q = mean(q of every host);  u = restore(Q);  u = sign(u);  p = rule(p, u)
     void apply(const Round & round) override {
-        const Inbox inbox(*parts_.layout, round, parts_.median_norm);
+        const Inbox inbox(*parts_.layout, round, parts_.clip_messages);
         if (round.has_mine) {
             in_flight_.forget(round.step);
         }

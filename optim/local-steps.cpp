@@ -39,7 +39,7 @@ public:
         if (!parts_.layout || !parts_.layout->due(round.step)) {
             return;  // alone, or between rounds
         }
-        const Inbox inbox(*parts_.layout, round, parts_.median_norm);
+        const Inbox inbox(*parts_.layout, round, parts_.clip_messages);
         const Plan  plan  = parts_.layout->plan(parts_.layout->replicator(), round.step);
         const float share = missed_share(round);
         if (round.has_mine) {

@@ -148,11 +148,12 @@ uint64_t rounds_per_cycle(const OptimOptions & options) {
 // together must have the same one.
 static uint64_t layout_digest(const OptimOptions & o, const Resolved & r, const Shapes & shapes) {
     std::string text = format(
-        "%s %s %s %lld %.9g %.9g %.9g %llu %llu %d %d %.9g %d %.9g %.9g %.9g %.9g %.9g %.9g %d",
+        "%s %s %s %lld %.9g %.9g %.9g %llu %llu %d %.9g %.9g %d %.9g %.9g %.9g %.9g %.9g %.9g %d",
         r.replicator.name, r.rule.name, o.chunk.c_str(), static_cast<long long>(o.top_k), o.rate,
         o.decay, o.residual_decay, static_cast<unsigned long long>(r.every),
-        static_cast<unsigned long long>(o.seed), r.sign, o.median_norm, o.weight_decay, o.decay_all,
-        o.beta1, o.beta2, o.eps, o.muon_momentum, o.outer_lr, o.outer_momentum, o.overlap
+        static_cast<unsigned long long>(o.seed), r.sign, o.clip_messages, o.weight_decay,
+        o.decay_all, o.beta1, o.beta2, o.eps, o.muon_momentum, o.outer_lr, o.outer_momentum,
+        o.overlap
     );
     text += r.restore_norm ? " restore-norm" : "";
     text += r.replicator.has_fragments
@@ -222,8 +223,8 @@ std::unique_ptr<Optimizer> make_optimizer(
     parts.ranks = ranks;
     parts.units = std::make_unique<Units>(make_units(o, std::move(params), workers));
     if (r.sends()) {
-        parts.layout      = make_layout(o, r, *parts.units);
-        parts.median_norm = o.median_norm;
+        parts.layout        = make_layout(o, r, *parts.units);
+        parts.clip_messages = o.clip_messages;
     }
     std::vector<RuleTensor> tensors = rule_tensors(o, *parts.units);
     parts.rule                      = device ? r.rule.on_device(o, std::move(tensors), *device)
@@ -307,7 +308,7 @@ std::string check_message(
     Round round{.step = step};
     round.messages.push_back({.host = "", .bytes = Bytes(message.begin(), message.end())});
     const auto  layout = make_layout(options, r, units);
-    const Inbox inbox(*layout, round, options.median_norm);
+    const Inbox inbox(*layout, round, options.clip_messages);
     return inbox.refused().empty() ? "" : inbox.refused()[0].substr(2);
 }
 

@@ -56,8 +56,8 @@ struct OptimOptions {
     float       muon_momentum = 0.9f;
     KindOptions matrix, embedding, vector;
 
-    bool median_norm = false;  // scale each host's message to the median norm of the round
-    bool overlap     = false;  // a round is applied after the next step's prepare
+    float clip_messages = 2.0f;   // most norm of a message, times the round's median; 0: any
+    bool  overlap       = false;  // a round is applied after the next step's prepare
 
     // The flags of the optimizer: every field. All hosts of a run must agree on them. "new,old": the
     // second name is an alias.
@@ -94,7 +94,10 @@ struct OptimOptions {
         visit("row-seed", seed, "random: seed of the choice of rows");
         visit("momentum-decay", decay, "demo, random, striding, slicing: momentum decay per step");
         visit("sign-update,sign", sign, "apply only the sign of the update", {"auto", "on", "off"});
-        visit("median-norm", median_norm, "scale each host's message to the round's median norm");
+        visit(
+            "clip-messages", clip_messages,
+            "largest norm of a host's message, times the round's median; 0: no limit"
+        );
         visit(
             "residual-decay", residual_decay, "sparseloco: decay of the unsent remainder per round"
         );

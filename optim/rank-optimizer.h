@@ -12,8 +12,8 @@ namespace gt {
 struct OptimizerParts {
     LocalGroup *                ranks = nullptr;  // null: this rank is alone
     std::unique_ptr<Units>      units;
-    std::unique_ptr<Layout>     layout;               // null: hosts train alone
-    bool                        median_norm = false;  // see Inbox
+    std::unique_ptr<Layout>     layout;                // null: hosts train alone
+    float                       clip_messages = 0.0f;  // see Inbox
     std::unique_ptr<UpdateRule> rule;
 };
 

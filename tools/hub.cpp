@@ -3,10 +3,12 @@
 //   hub --new --address anna.example.org:7077      writes hosts.txt with a new key
 //   hub --nodes hosts.txt                          runs the hub
 //   hub --nodes hosts.txt --hub-file rented.txt    writes a file for a hub that can't read messages
+//   hub --nodes hosts.txt --remove ben             puts a host out of the run
 //
 // Read next: comm/hub/hub.cpp, comm/run/hosts.cpp.
 #include "comm/hub/hub-sequencer.h"
-#include "comm/run/hosts.h"
+#include "comm/hub/port-map.h"
+#include "comm/meet.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/host-name.h"
 #include "tools/verbs.h"
@@ -23,8 +25,8 @@ namespace {
 
 struct HubFlags {
     bool        make_new = false, invite = false, quiet = false;
-    std::string nodes = "hosts.txt", address, store, name, hub_file, listen, path = "hub-store",
-                tcp = "bbr";
+    std::string nodes = "hosts.txt", address, store, name, hub_file, remove, listen,
+                path = "hub-store", tcp = "bbr";
     uint64_t disk = 16'000'000'000, host_bytes_s = 200'000'000;
     int      status = -1, min_hosts = 1, quorum = 50;
     uint64_t checkpoint_every = 0;
@@ -38,6 +40,7 @@ struct HubFlags {
         visit("name", name, "this machine's name in hosts.txt; default: its host name");
         visit("invite", invite, "print an invitation: one line for --join");
         visit("hub-file", hub_file, "write a file for a hub that can't read messages");
+        visit("remove", remove, "name of a host to put out of the run, for good");
         visit(
             "listen", listen, "address:port to listen on; default: all addresses, the hub's port"
         );
@@ -104,6 +107,32 @@ void write_hub_file(const HubFlags & flags, Hosts hosts) {
     );
 }
 
+// Any machine that has the run's key can.
+void remove_host(const std::string & name, const Hosts & hosts) {
+    MeetOptions options;
+    options.observe     = true;
+    const auto  meeting = meet(hosts, "remove", options);
+    const auto  chain   = CommitLog(meeting->store(), meeting->keys()).load();
+    std::string known;
+    for (const CommitHost & host :
+         chain.empty() ? std::vector<CommitHost>() : chain.back().commit.hosts) {
+        known += (known.empty() ? "" : ", ") + host.name;
+    }
+    if (chain.empty() || !chain.back().commit.find(name)) {
+        throw Error(
+            "the run has no host '" + name + "'; it has " + (known.empty() ? "none" : known)
+        );
+    }
+    const RecordHead head{
+        Kind::presence, static_cast<uint64_t>(PresenceKey::Kind::removed), name, 0};
+    meeting->store().put(
+        RunPaths(hosts.keys.run).removed(name), make_record(meeting->keys(), head, {})
+    );
+    std::printf(
+        "%s is removed with the next round: its messages do not count, and it stops\n", name.c_str()
+    );
+}
+
 void run_hub(const HubFlags & flags, const Hosts & hosts) {
     if (!hosts.hub()) {
         throw Error(
@@ -138,6 +167,13 @@ void run_hub(const HubFlags & flags, const Hosts & hosts) {
     options.quiet           = flags.quiet;
     Hub hub(options);
     sequencer.report_to(hub);
+    std::optional<PortMap> port_map;
+    if (flags.listen.empty() && is_public_address(reach)) {
+        port_map.emplace(hub.port(), [](const std::string & text) {
+            std::printf("%s\n", text.c_str());
+            std::fflush(stdout);
+        });
+    }
 
     std::printf("listening on port %d; hosts connect to %s\n", hub.port(), reach.c_str());
     if (hub.status_port() > 0) {
@@ -163,6 +199,8 @@ int gt::hub_main(Flags & flags, int argc, char ** argv) {
         std::printf("%s\n", make_invite(hosts).c_str());
     } else if (!my.hub_file.empty()) {
         write_hub_file(my, hosts);
+    } else if (!my.remove.empty()) {
+        remove_host(my.remove, hosts);
     } else {
         run_hub(my, hosts);
     }

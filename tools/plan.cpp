@@ -4,7 +4,8 @@
 //   plan -m small.gguf --hosts 4 --up 20 --down 100 --compute 2.5
 //
 // For each replicator: bytes per round, seconds per step on the given links, GB per day. A step takes the
-// time of the gradient plus that of the transfer, or with overlap the longer of the two.
+// time of the gradient plus that of the transfer, or with overlap the longer of the two. The hub is on the
+// line of its host, in hosts.txt the first with an address; without --nodes, the first one.
 #include "ggml-train/graph/graph.h"
 #include "models/blocks.h"
 #include "models/init.h"
@@ -86,27 +87,48 @@ double measure(const PlanFlags & f, const ModelFile & model) {
            static_cast<double>(f.batch);
 }
 
-std::vector<HostEntry> lines(const PlanFlags & f) {
-    std::vector<HostEntry> hosts;
+Hosts lines(const PlanFlags & f) {
+    Hosts run;
     if (!f.nodes.empty()) {
-        hosts = read_hosts(f.nodes).hosts;
+        run = read_hosts(f.nodes);
     }
     for (int64_t i = 0; f.nodes.empty() && i < f.n_hosts; ++i) {
-        hosts.push_back({.name = format("host-%lld", static_cast<long long>(i + 1))});
+        run.hosts.push_back({.name = format("host-%lld", static_cast<long long>(i + 1))});
+        run.hosts.front().address = "host-1:7077";  // the hub
     }
-    for (HostEntry & host : hosts) {
+    for (HostEntry & host : run.hosts) {
         host.up   = host.up > 0 ? host.up : f.up;
         host.down = host.down > 0 ? host.down : f.down;
     }
-    return hosts;
+    return run;
+}
+
+// What the place to meet costs.
+void print_place(const Hosts & run, const Cost & cost) {
+    if (cost.reads_day > 0.0) {
+        std::printf(
+            "%s: %.0f GB, %.2f million writes and %.2f million reads a day: about %.2f dollars a "
+            "month at "
+            "the prices of R2 (traffic is free there)\n",
+            run.store.c_str(), cost.disk_gb, 1e-6 * cost.writes_day, 1e-6 * cost.reads_day,
+            cost.dollars_month
+        );
+    } else if (cost.hub_gb_day > 0.0) {
+        std::printf(
+            "the hub on %s sends %.1f GB a day and needs %.0f GB of disk; a rented machine or a "
+            "bucket "
+            "spares its line\n",
+            run.hub()->name.c_str(), cost.hub_gb_day, cost.disk_gb
+        );
+    }
 }
 
 void print_plan(const PlanFlags & f, const ModelFile & model) {
     const std::vector<ParamView> params = param_shapes(tensor_specs(model.config));
-    const std::vector<HostEntry> hosts  = lines(f);
+    const Hosts                  run    = lines(f);
     std::printf(
         "%s\n%zu hosts, %.2f s per gradient of %lld samples\n\n", describe(model.config).c_str(),
-        hosts.size(), f.compute, static_cast<long long>(f.batch)
+        run.hosts.size(), f.compute, static_cast<long long>(f.batch)
     );
     std::printf(
         "%-11s %12s %10s %10s %10s %9s %9s  %s\n", "replicator", "bytes/round", "every", "s/step",
@@ -115,7 +137,7 @@ void print_plan(const PlanFlags & f, const ModelFile & model) {
     for (const NameAndHelp & row : replicator_names()) {
         OptimOptions optim = f.optim;
         optim.replicator   = row.name;
-        const Cost cost    = estimate(optim, params, hosts, f.compute);
+        const Cost cost    = estimate(optim, params, run, f.compute);
         const auto every   = static_cast<unsigned long long>(cost.every);
         std::printf(
             "%-11s %12lld %10s %10.2f %10.2f %9.1f %9.1f  %s\n", row.name.c_str(),
@@ -133,10 +155,11 @@ void print_choice(const PlanFlags & f, const ModelFile & model) {
     const std::vector<ParamView> params = param_shapes(tensor_specs(model.config));
     OptimOptions                 optim  = f.optim;
     optim.replicator                    = default_replicator(false);
-    Cost cost                           = estimate(optim, params, lines(f), f.compute);
+    const Hosts run                     = lines(f);
+    Cost        cost                    = estimate(optim, params, run, f.compute);
     while (f.day_cap > 0.0 && cost.up_gb_day > f.day_cap && optim.fragments < 512) {
         optim.fragments += (optim.fragments + 3) / 4;
-        cost = estimate(optim, params, lines(f), f.compute);
+        cost = estimate(optim, params, run, f.compute);
     }
     std::printf(
         "\n--replicator %s --fragments %llu: %.1f GB a day up; keeps about %.0f %% of what full "
@@ -144,6 +167,7 @@ void print_choice(const PlanFlags & f, const ModelFile & model) {
         optim.replicator.c_str(), static_cast<unsigned long long>(optim.fragments), cost.up_gb_day,
         100.0 * expected_share(optim.fragments)
     );
+    print_place(run, cost);
 }
 
 }  // namespace

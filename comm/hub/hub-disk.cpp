@@ -86,6 +86,10 @@ HubDisk::Reservation::~Reservation() {
     }
 }
 
+bool HubDisk::is_flushed(const std::string & key) {
+    return key.find("/message/") == key.npos;
+}
+
 std::mutex & HubDisk::name_mutex(const std::string & key) {
     return names_[digest64(key) % names_.size()];
 }
@@ -99,7 +103,7 @@ HubDisk::Outcome HubDisk::adopt(const fs::path & aside, const std::string & key,
     std::lock_guard<std::mutex> name(name_mutex(key));
     const bool                  is_there = has(key);
     const bool is_damaged = is_there && !is_frame(files_.path_of(key)) && is_frame(aside);
-    if (!files_.adopt(aside, key, !is_damaged)) {
+    if (!files_.adopt(aside, key, !is_damaged, is_flushed(key))) {
         return Outcome::other;
     }
     if (is_there && !is_damaged) {
@@ -115,7 +119,7 @@ HubDisk::Outcome HubDisk::write(const std::string & key, std::span<const uint8_t
     check_key(key);
     const Reservation reservation = reserve(key, value.size());
     const FileSlot    slot(*this);
-    return adopt(files_.write_aside(value), key, value.size());
+    return adopt(files_.write_aside(value, is_flushed(key)), key, value.size());
 }
 
 bool HubDisk::put(const std::string & key, std::span<const uint8_t> value, bool) {

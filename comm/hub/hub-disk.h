@@ -81,7 +81,10 @@ public:
     static constexpr int kFileSlots = 16;
 
     std::filesystem::path new_aside() const { return files_.new_aside(); }
-    // Gives a flushed file its name, adds it to the index and wakes waiting readers.
+    // Whether a value is on disk before it is acknowledged: all but messages, which their senders put
+    // again after a restart (store-http.cpp).
+    static bool is_flushed(const std::string & key);
+    // Gives a file its name, adds it to the index and wakes waiting readers.
     Outcome adopt(const std::filesystem::path & aside, const std::string & key, uint64_t size);
 
     // Waits for the key. Nothing: it is not there within `wait`.

@@ -139,7 +139,9 @@ HubUploads::write(const std::string & key, const Range & range, std::span<const 
     }
     // all are there: give the file its name
     try {
-        flush(upload->aside);
+        if (HubDisk::is_flushed(key)) {
+            flush(upload->aside);
+        }
         upload->outcome = disk_.adopt(upload->aside, key, upload->size);
         upload->done    = true;
     } catch (const StoreError &) {  // e.g. a full disk: the sender starts over

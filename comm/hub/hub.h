@@ -1,7 +1,7 @@
 // comm/hub/hub.h — the hub: an embedded server that stores values and wakes hosts that wait for them.
 //
-// Runs alone (tools/hub.cpp) or inside the first host. Every value is on disk before it is
-// acknowledged, so SIGKILL loses nothing. The TLS handshake rejects peers without the run's key.
+// Runs alone (tools/hub.cpp) or inside the first host. SIGKILL loses nothing that it acknowledged; a
+// power cut loses messages at most, which their senders put again. The TLS handshake rejects peers without the run's key.
 // The hub only stores and sends; its hooks (hub-sequencer.h), which run in the same process with
 // direct access to its store, order the rounds.
 // Read next: hub-requests.cpp, hub-disk.h, hub-sequencer.h, protocol.md.

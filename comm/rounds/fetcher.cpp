@@ -53,15 +53,17 @@ bool Fetcher::fetch(const Commit & commit) {
     return is_complete;
 }
 
-// The commit has the digests of the bytes, and opening depends on the bytes and the run's key only:
+// The commit has the digests of the bytes and the keys of hosts: the result depends on both only, and
 // all hosts reject the same messages, without communication.
 std::vector<Message> Fetcher::open(const Commit & commit, std::vector<MessageHead> & heads) {
     std::vector<Message> messages;
     for (const CommitMessage & message : commit.messages) {
         const MessageId id{commit.index, message.host, message.incarnation};
         MessageHead     head;
-        auto            body = open_message(keys_, id, fetched_[message.host], &head);
-        if (body && message.weight <= head.weight && head.step == commit.step &&
+        const Bytes &   value = fetched_[message.host];
+        auto            body  = open_message(keys_, id, value, &head);
+        if (body && is_signed_message(commit.find(message.host)->key, keys_.run, id, value) &&
+            message.weight <= head.weight && head.step == commit.step &&
             head.phase == commit.phase) {
             messages.push_back({message.host, message.weight, std::move(*body)});
             heads.push_back(head);

@@ -12,9 +12,12 @@ void Presence::announce(const Commit * newest) {
     if (observe_) {
         return;
     }
-    const CommitHost * me      = newest ? newest->find(host_) : nullptr;
-    const uint64_t     known   = me ? me->incarnation : 0;
-    uint64_t           highest = std::max(incarnation_, known);
+    const CommitHost * me = newest ? newest->find(host_) : nullptr;
+    if (me) {
+        require_our_name(*me);
+    }
+    const uint64_t known   = me ? me->incarnation : 0;
+    uint64_t       highest = std::max(incarnation_, known);
     for (const std::string & key : store_.list(paths_.presences(host_))) {
         const auto presence = paths_.parse_presence(key);
         if (presence && presence->kind != PresenceKey::Kind::ask &&
@@ -24,23 +27,38 @@ void Presence::announce(const Commit * newest) {
     }
     const uint64_t   next = highest + 1;
     const RecordHead head{Kind::presence, 0, host_, next};
-    if (store_.put(paths_.hello(host_, next), make_record(keys_, head, nonce_), true)) {
+    if (store_.put(paths_.hello(host_, next), make_signed_record(keys_, head, nonce_), true)) {
         incarnation_  = next;
         is_announced_ = true;
+    }
+}
+
+void Presence::require_our_name(const CommitHost & me) const {
+    if (me.removed) {
+        throw Error(
+            "'" + host_ + "' was removed from the run (hub --remove); ask who runs the hub"
+        );
+    }
+    if (me.key != public_key(keys_.host_seed)) {
+        throw Error(
+            "the run knows another machine as '" + host_ +
+            "': choose another name with --name, or copy that machine's ggml-train/host-key from "
+            "its config folder"
+        );
     }
 }
 
 void Presence::leave() {
     if (is_announced_) {
         const RecordHead head{Kind::presence, 1, host_, incarnation_};
-        store_.put(paths_.leave(host_, incarnation_), make_record(keys_, head, {}));
+        store_.put(paths_.leave(host_, incarnation_), make_signed_record(keys_, head, {}));
     }
 }
 
 void Presence::ask(uint64_t index) {
     const RecordHead head{
         Kind::presence, static_cast<uint64_t>(PresenceKey::Kind::ask), host_, index};
-    store_.put(paths_.ask(host_, index), make_record(keys_, head, {}));
+    store_.put(paths_.ask(host_, index), make_signed_record(keys_, head, {}));
 }
 
 bool Presence::is_member(const Commit * newest) const {
@@ -53,6 +71,7 @@ bool Presence::admit(const Commit & commit, bool is_newest) {
     if (!me || !is_announced_) {
         return false;
     }
+    require_our_name(*me);
     if (me->incarnation > incarnation_) {
         throw Error(
             "another machine takes part as '" + host_ +

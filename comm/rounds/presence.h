@@ -40,6 +40,9 @@ public:
     [[nodiscard]] bool admit(const Commit & commit, bool is_newest);
 
 private:
+    // Throws Error if the run has removed us, or knows another machine by our name.
+    void require_our_name(const CommitHost & me) const;
+
     Store &                 store_;
     const RunKeys &         keys_;
     RunPaths                paths_;

@@ -72,6 +72,13 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
     }
 }
 
+bool Membership::pin(const std::string & host, const Key32 & key) {
+    if (const CommitHost * known = head_ ? head_->find(host) : nullptr) {
+        return known->key == key;
+    }
+    return keys_.size() < 2 * kMaxHosts && keys_.try_emplace(host, key).first->second == key;
+}
+
 void Membership::hello(const std::string & host, uint64_t incarnation, Time now) {
     const CommitHost * known = head_ ? head_->find(host) : nullptr;
     const bool         fits  = known || hellos_.contains(host) || hellos_.size() < kMaxHosts;
@@ -85,6 +92,12 @@ void Membership::hello(const std::string & host, uint64_t incarnation, Time now)
 void Membership::leave(const std::string & host, uint64_t incarnation) {
     if (hellos_.contains(host) || (head_ && head_->find(host))) {
         leaves_[host] = std::max(leaves_[host], incarnation);
+    }
+}
+
+void Membership::remove(const std::string & host) {
+    if (removed_.size() < kMaxHosts) {
+        removed_.insert(host);
     }
 }
 
@@ -138,7 +151,8 @@ bool Membership::is_silent(const std::string & host, Time now) const {
 bool Membership::is_live(const CommitHost & host, Time now) const {
     const auto hello = hellos_.find(host.name);
     const auto leave = leaves_.find(host.name);
-    return host.member && (hello == hellos_.end() || hello->second <= host.incarnation) &&
+    return host.member && !removed_.contains(host.name) &&
+           (hello == hellos_.end() || hello->second <= host.incarnation) &&
            (leave == leaves_.end() || leave->second < host.incarnation) &&
            !is_silent(host.name, now);
 }
@@ -184,7 +198,8 @@ bool Membership::would_admit(const std::string & name, uint64_t incarnation) con
     const auto         leave = leaves_.find(name);
     const bool         is_new =
         known ? incarnation > known->incarnation : !head_ || head_->hosts.size() < kMaxHosts;
-    return is_new && (leave == leaves_.end() || leave->second < incarnation);
+    return is_new && !removed_.contains(name) && !(known && known->removed) &&
+           (leave == leaves_.end() || leave->second < incarnation);
 }
 
 bool Membership::is_time(Time now) const {
@@ -206,8 +221,12 @@ bool Membership::is_time(Time now) const {
         }
     }
     if (n_live == 0) {
-        // Nobody is left to send: list what has arrived, or admit new hosts with an empty round.
+        // Nobody is left to send: list what has arrived, or tell and admit hosts with an empty round.
         return !arrived_.empty() ||
+               std::any_of(
+                   head_->hosts.begin(), head_->hosts.end(),
+                   [&](const auto & host) { return host.member && removed_.contains(host.name); }
+               ) ||
                std::any_of(hellos_.begin(), hellos_.end(), [&](const auto & hello) {
                    return would_admit(hello.first, hello.second);
                });
@@ -225,11 +244,18 @@ bool Membership::is_time(Time now) const {
             now - opened_ >= options_.min_deadline);
 }
 
+Key32 Membership::key_of(const std::string & host) const {
+    const auto it = keys_.find(host);
+    return it == keys_.end() ? Key32{} : it->second;
+}
+
 Commit Membership::begin() const {
     Commit commit;
     for (const auto & [name, incarnation] : hellos_) {
         if (would_admit(name, incarnation) && commit.hosts.size() < kMaxHosts) {
-            commit.hosts.push_back({.name = name, .incarnation = incarnation, .member = true});
+            commit.hosts.push_back(
+                {.name = name, .key = key_of(name), .incarnation = incarnation, .member = true}
+            );
             commit.writers.push_back(name);  // the initial state is the first shared checkpoint
         }
     }
@@ -249,7 +275,9 @@ std::optional<Commit> Membership::close(Time now) const {
     }
     // messages
     auto arrived = arrived_;
-    std::erase_if(arrived, [&](const auto & one) { return is_foreign(one.second.head); });
+    std::erase_if(arrived, [&](const auto & one) {
+        return is_foreign(one.second.head) || removed_.contains(one.first);
+    });
     const Verdict verdict = judge(*head_, arrived, states_);
     Commit        commit;
     commit.index           = open_index();
@@ -283,14 +311,15 @@ void Membership::update_hosts(Commit & commit, Time now) const {
     for (const auto & [name, incarnation] : hellos_) {  // new hosts
         if (would_admit(name, incarnation) && !commit.find(name) &&
             commit.hosts.size() < kMaxHosts) {
-            commit.hosts.push_back({.name = name});
+            commit.hosts.push_back({.name = name, .key = key_of(name)});
         }
     }
     // members, and new incarnations of known hosts
     for (CommitHost & host : commit.hosts) {
         const bool listed = commit.message_of(host.name) != nullptr;
         host.member       = is_live(host, now);
-        host.history      = static_cast<uint8_t>(host.history << 1 | (listed ? 1 : 0));
+        host.removed |= removed_.contains(host.name);
+        host.history = static_cast<uint8_t>(host.history << 1 | (listed ? 1 : 0));
         if (listed) {
             host.last_listed = commit.index;
         }

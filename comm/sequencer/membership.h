@@ -17,6 +17,7 @@
 #include "ggml-train/base/round-deadline.h"
 
 #include <deque>
+#include <set>
 
 namespace gt {
 
@@ -40,8 +41,12 @@ public:
     // Takes `head` as the newest commit: the next round is open since `now`.
     void advance(const Commit & head, const Key32 & digest, Time now);
 
+    // A host's name belongs to the key of its first presence. False: to another key.
+    [[nodiscard]] bool pin(const std::string & host, const Key32 & key);
+
     void hello(const std::string & host, uint64_t incarnation, Time now);
     void leave(const std::string & host, uint64_t incarnation);
+    void remove(const std::string & host);  // for good
 
     // A host that joins needs a checkpoint of `index` or later: replaying older rounds is slower.
     void ask(uint64_t index);
@@ -69,6 +74,7 @@ public:
 
 private:
     Commit begin() const;
+    Key32  key_of(const std::string & host) const;
     bool   would_admit(const std::string & host, uint64_t incarnation) const;
     Millis pace(Phase phase) const;
     Phase  open_phase() const;
@@ -93,9 +99,11 @@ private:
     std::deque<Millis>                 medians_[2];  // of the last rounds; 1: of outputs
     std::map<std::string, uint64_t>    hellos_;      // newest incarnation with a hello
     std::map<std::string, uint64_t>    leaves_;      // newest incarnation with a leave
-    std::map<std::string, Time>        seen_;        // last sign of a host
-    std::map<uint64_t, uint64_t>       states_;      // digest of the shared state by index
-    std::map<uint64_t, Key32>          heads_;       // digest of the commit by index
+    std::map<std::string, Key32>       keys_;        // of hosts that are in no commit yet
+    std::set<std::string>              removed_;
+    std::map<std::string, Time>        seen_;    // last sign of a host
+    std::map<uint64_t, uint64_t>       states_;  // digest of the shared state by index
+    std::map<uint64_t, Key32>          heads_;   // digest of the commit by index
     std::optional<CheckpointOrder>     order_;
     uint64_t                           last_order_ = 0;
     uint64_t                           bytes_      = 0;  // of messages since the last order

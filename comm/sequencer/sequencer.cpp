@@ -180,12 +180,22 @@ void Sequencer::take_presence(const std::string & key, Time now) {
     const RecordHead head{
         Kind::presence, static_cast<uint64_t>(presence->kind), presence->host,
         presence->incarnation};
-    if (!parse_record(keys_, head, *value)) {
+    const bool is_removal = presence->kind == PresenceKey::Kind::removed;
+    Key32      signer{};
+    if (!(is_removal ? parse_record(keys_, head, *value)
+                     : parse_signed_record(keys_, head, *value, signer))) {
         refuse("presence of " + presence->host);
         return;  // damaged, or made without the key: read again next time
     }
     presences_.insert(key);
+    if (!is_removal && !membership_.pin(presence->host, signer)) {
+        refuse("presence of " + presence->host + ", which is the name of another machine");
+        return;
+    }
     switch (presence->kind) {
+        case PresenceKey::Kind::removed:
+            membership_.remove(presence->host);
+            break;
         case PresenceKey::Kind::hello:
             membership_.hello(presence->host, presence->incarnation, now);
             break;
@@ -202,8 +212,9 @@ void Sequencer::take_presence(const std::string & key, Time now) {
 bool Sequencer::is_obsolete(const PresenceKey & presence) const {
     const auto &       head  = membership_.head();
     const CommitHost * known = head ? head->find(presence.host) : nullptr;
-    return presence.kind == PresenceKey::Kind::ask
-               ? presence.incarnation < membership_.last_order()
+    return presence.kind == PresenceKey::Kind::ask ? presence.incarnation < membership_.last_order()
+           : presence.kind == PresenceKey::Kind::removed
+               ? known && known->removed
                : known && presence.incarnation < known->incarnation;
 }
 
@@ -230,7 +241,8 @@ void Sequencer::refuse(const std::string & what) {
 std::optional<SeenMessage> Sequencer::find_message(const MessageId & id) {
     const auto value = store_.get(paths_.message(id.index, id.host, id.incarnation));
     const auto head  = value ? parse_message_head(keys_.run, id, *value) : std::nullopt;
-    if (head && (!keys_.can_read || open_message(keys_, id, *value))) {
+    if (head && (!keys_.can_read || open_message(keys_, id, *value)) &&
+        is_signed_message(membership_.head()->find(id.host)->key, keys_.run, id, *value)) {
         return SeenMessage{id.host, id.incarnation, *head, value->size(), digest256(*value), ""};
     }
     if (value) {

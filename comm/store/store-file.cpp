@@ -121,7 +121,7 @@ bool FileStore::put(const std::string & key, std::span<const uint8_t> value, boo
     return adopt(write_aside(value), key, if_absent);
 }
 
-bool FileStore::adopt(const fs::path & aside, const std::string & key, bool if_absent) {
+bool FileStore::adopt(const fs::path & aside, const std::string & key, bool if_absent, bool flush) {
     const fs::path target = path_of(key);
     if (if_absent) {
         if (!create(aside, target)) {
@@ -133,7 +133,9 @@ bool FileStore::adopt(const fs::path & aside, const std::string & key, bool if_a
     } else {
         replace(aside, target);
     }
-    sync_folder(target.parent_path());
+    if (flush) {
+        sync_folder(target.parent_path());
+    }
     return true;
 }
 
@@ -206,7 +208,7 @@ fs::path FileStore::new_aside() const {
     return root_ / "=tmp" / format("%016llx-%d-%llu", (unsigned long long) own, pid, n);
 }
 
-fs::path FileStore::write_aside(std::span<const uint8_t> value) const {
+fs::path FileStore::write_aside(std::span<const uint8_t> value, bool flush) const {
     const fs::path aside = new_aside();
     const File     file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode_));
     if (file.fd() < 0) {
@@ -225,7 +227,7 @@ fs::path FileStore::write_aside(std::span<const uint8_t> value) const {
         }
         done += size_t(n);
     }
-    if (::fsync(file.fd()) != 0) {
+    if (flush && ::fsync(file.fd()) != 0) {
         const int code = errno;
         ::unlink(aside.c_str());
         fail_file("can't flush", aside, code);

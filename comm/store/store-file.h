@@ -21,13 +21,18 @@ public:
     std::vector<std::string> list(const std::string & prefix) override;
     void                     remove(const std::string & key) override;
 
-    // Writes a value to a flushed file in "=tmp".
-    std::filesystem::path write_aside(std::span<const uint8_t> value) const;
+    // Writes a value to a file in "=tmp".
+    std::filesystem::path write_aside(std::span<const uint8_t> value, bool flush = true) const;
     // An unused name in "=tmp".
     std::filesystem::path new_aside() const;
-    // Gives a flushed file in "=tmp" its name, or removes it and returns false as put does.
+    // Gives a file in "=tmp" its name, or removes it and returns false as put does.
     // REQUIRES: the key is valid.
-    bool adopt(const std::filesystem::path & aside, const std::string & key, bool if_absent);
+    bool adopt(
+        const std::filesystem::path & aside,
+        const std::string &           key,
+        bool                          if_absent,
+        bool                          flush = true
+    );
 
     std::filesystem::path path_of(const std::string & key) const { return root_ / key; }
 

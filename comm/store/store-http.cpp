@@ -10,20 +10,24 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <mutex>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 namespace gt {
 
-static constexpr auto   kPoll       = std::chrono::milliseconds(25'000);  // one long poll
-static constexpr size_t kFirstBytes = 128 * 1024;  // requested before the size is known
-static constexpr size_t kMinRange   = 16 * 1024;   // fits into a connection's first packets
-static constexpr size_t kMaxRange   = 1 << 20;     // of one request to the hub
-static constexpr size_t kMaxHedged  = 256 * 1024;  // larger ranges are not sent twice
-static constexpr size_t kMaxList    = 8 << 20;
-static constexpr int    kRestarts   = 5;  // of the hub during one upload
-static constexpr auto   kFeedWait   = std::chrono::milliseconds(1'000);  // then request the value
-static constexpr auto   kFeedRest   = std::chrono::milliseconds(150);    // for missing ranges
+static constexpr auto   kPoll         = std::chrono::milliseconds(25'000);  // one long poll
+static constexpr size_t kFirstBytes   = 128 * 1024;  // requested before the size is known
+static constexpr size_t kMinRange     = 16 * 1024;   // fits into a connection's first packets
+static constexpr size_t kMaxRange     = 1 << 20;     // of one request to the hub
+static constexpr size_t kMaxHedged    = 256 * 1024;  // larger ranges are not sent twice
+static constexpr size_t kMaxList      = 8 << 20;
+static constexpr size_t kKeptMessages = 2;  // as many are in flight, with overlap
+static constexpr int    kRestarts     = 5;  // of the hub during one upload
+static constexpr auto   kFeedWait     = std::chrono::milliseconds(1'000);  // then request the value
+static constexpr auto   kFeedRest     = std::chrono::milliseconds(150);    // for missing ranges
 
 HttpOptions http_options(const HttpStoreOptions & o) {
     GT_CHECK(o.keys, "keys are missing");
@@ -81,18 +85,9 @@ public:
     // The hub never replaces a value.
     bool put(const std::string & key, std::span<const uint8_t> value, bool) override {
         check_key(key);
-        if (value.size() > 2 * kMinRange) {
-            return put_ranges(key, value);
-        }
-        HttpRequest request;
-        request.method       = "PUT";
-        request.path         = "/v/" + key;
-        request.body         = value;
-        request.has_body     = true;
-        const HttpResponse r = client_.perform(request);
-        return outcome("put " + key, r);
+        keep(key, value);
+        return send(key, value);
     }
-
     std::optional<Bytes> get(const std::string & key, std::chrono::milliseconds wait) override {
         check_key(key);
         const auto end = std::chrono::steady_clock::now() + wait;
@@ -121,7 +116,7 @@ public:
             request.path = "/list?prefix=" + prefix;
             request.path += keys.empty() ? "" : "&after=" + keys.back();
             request.max_bytes    = kMaxList;
-            const HttpResponse r = client_.perform(request);
+            const HttpResponse r = perform(request);
             if (r.status != 200) {
                 fail_request(options_.address, "list " + prefix, r);
             }
@@ -148,6 +143,47 @@ public:
     }
 
 private:
+    bool send(const std::string & key, std::span<const uint8_t> value) {
+        if (value.size() > 2 * kMinRange) {
+            return put_ranges(key, value);
+        }
+        HttpRequest request;
+        request.method       = "PUT";
+        request.path         = "/v/" + key;
+        request.body         = value;
+        request.has_body     = true;
+        const HttpResponse r = perform(request);
+        return outcome("put " + key, r);
+    }
+
+    // A hub acknowledges messages before they are on its disk: if it restarts, we put our last ones again.
+    void keep(const std::string & key, std::span<const uint8_t> value) {
+        if (key.find("/message/") != key.npos) {
+            const std::lock_guard lock(kept_mutex_);
+            kept_.emplace_back(key, Bytes(value.begin(), value.end()));
+            if (kept_.size() > kKeptMessages) {
+                kept_.pop_front();
+            }
+        }
+    }
+
+    HttpResponse perform(const HttpRequest & request) {
+        HttpResponse                              r    = client_.perform(request);
+        const std::string                         boot = r.header("x-boot");
+        std::deque<std::pair<std::string, Bytes>> again;
+        {
+            const std::lock_guard lock(kept_mutex_);
+            const std::string     before = boot.empty() ? boot : std::exchange(boot_, boot);
+            if (!before.empty() && before != boot) {
+                again = kept_;
+            }
+        }
+        for (const auto & [key, value] : again) {
+            send(key, value);
+        }
+        return r;
+    }
+
     // Requests the ranges that are late on the feed.
     std::optional<Bytes> fetch_missing(const std::string & key) {
         const std::vector<Feed::Gap> gaps = feed_->missing(key);
@@ -187,7 +223,7 @@ private:
             if (request.wait.count() > 0) {
                 request.path += format("&wait=%lld", (long long) request.wait.count());
             }
-            HttpResponse r = client_.perform(request);
+            HttpResponse r = perform(request);
             if (r.status == 200) {
                 const uint64_t size = number(r.header("x-size"));
                 if (size == r.body.size()) {
@@ -301,9 +337,12 @@ private:
         return value;
     }
 
-    HttpStoreOptions    options_;
-    std::optional<Feed> feed_;
-    HttpClient          client_;
+    HttpStoreOptions                          options_;
+    std::optional<Feed>                       feed_;
+    std::mutex                                kept_mutex_;
+    std::string                               boot_;  // changes when the hub restarts
+    std::deque<std::pair<std::string, Bytes>> kept_;  // our last messages
+    HttpClient                                client_;
 };
 
 }  // namespace

@@ -71,8 +71,9 @@ Bytes encode_commit(const RunKeys & keys, const Commit & commit) {
     out.u16(commit.hosts.size());
     for (const CommitHost & host : commit.hosts) {
         out.text(host.name);
+        out.raw(host.key);
         out.u64(host.incarnation);
-        out.u8(host.member ? 1 : 0);
+        out.u8(host.removed ? 2 : host.member ? 1 : 0);
         out.u64(host.since);
         out.u64(host.last_listed);
         out.u8(host.history);
@@ -175,13 +176,15 @@ private:
         for (size_t i = 0; i < n && in_.ok(); ++i) {
             CommitHost host;
             host.name          = in_.text(kMaxHostNameSize);
+            host.key           = in_.key();
             host.incarnation   = in_.u64();
             const uint8_t flag = in_.u8();
             host.member        = flag == 1;
+            host.removed       = flag == 2;
             host.since         = in_.u64();
             host.last_listed   = in_.u64();
             host.history       = in_.u8();
-            require(flag <= 1, "unknown flag");
+            require(flag <= 2, "unknown flag");
             require(valid_host_name(host.name), "invalid host name");
             require(names.insert(host.name).second, "a host is listed twice");
             require(host.since <= commit_.index, "a host joined after this commit");

@@ -8,7 +8,7 @@
 //   body, little-endian; text = u16 length and characters; digest = 32 bytes
 //     u64 epoch | u64 step | u8 phase | digest previous | u32 pace_ms | u32 outputs_pace_ms
 //     | u64 state_index | u64 state_digest | u64 complete_at | text validator
-//     u16 n | n hosts:    text name | u64 incarnation | u8 member | u64 since | u64 last_listed | u8 history
+//     u16 n | n hosts:    text name | digest public key | u64 incarnation | u8 0, 1: member, 2: removed | u64 since | u64 last_listed | u8 history
 //     u16 n | n messages: u16 place in hosts | u64 incarnation | u64 weight | u64 size | digest | text where
 //     u16 n | n diverged: u16 place in hosts
 //     u16 n | n writers of the slices of a new shared checkpoint: u16 place in hosts
@@ -31,8 +31,10 @@ constexpr size_t   kMaxCommitBytes = 1 << 20;
 // A host that has ever joined. It stays listed after it leaves, so last_listed is never forgotten.
 struct CommitHost {
     std::string name;
+    Key32       key{};  // public: of its first hello
     uint64_t    incarnation = 0;
     bool        member      = false;  // takes part in the next round
+    bool        removed     = false;  // by hand, for good
     uint64_t    since       = 0;      // index at which this incarnation became a member
     uint64_t    last_listed = kNone;  // last index with a message of this host, any incarnation
     uint8_t     history     = 0;      // bit 0: listed in this round, bit 1: in the one before, ...

@@ -54,6 +54,9 @@ std::string RunPaths::leave(const std::string & host, uint64_t incarnation) cons
 std::string RunPaths::ask(const std::string & host, uint64_t index) const {
     return presences(host) + number(index) + "-ask";
 }
+std::string RunPaths::removed(const std::string & host) const {
+    return presences(host) + number(0) + "-removed";
+}
 std::string RunPaths::epochs() const {
     return root + "epoch/";
 }
@@ -159,15 +162,16 @@ private:
 
 }  // namespace
 
-// presence/HOST/INCARNATION-hello or -leave, presence/HOST/INDEX-ask
+// presence/HOST/INCARNATION-hello or -leave, presence/HOST/INDEX-ask, presence/HOST/0-removed
 std::optional<PresenceKey> RunPaths::parse_presence(const std::string & key) const {
     KeyParts    parts(key, presences());
     PresenceKey out;
     out.host        = parts.host(parts.until('/'));
     out.incarnation = parts.number(parts.until('-'));
-    out.kind        = parts.rest() == "leave" ? PresenceKey::Kind::leave
-                      : parts.rest() == "ask" ? PresenceKey::Kind::ask
-                                              : PresenceKey::Kind::hello;
+    out.kind        = parts.rest() == "leave"     ? PresenceKey::Kind::leave
+                      : parts.rest() == "ask"     ? PresenceKey::Kind::ask
+                      : parts.rest() == "removed" ? PresenceKey::Kind::removed
+                                                  : PresenceKey::Kind::hello;
     parts.require(out.kind != PresenceKey::Kind::hello || parts.rest() == "hello");
     return parts.ok() ? std::optional(out) : std::nullopt;
 }

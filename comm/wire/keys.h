@@ -20,11 +20,11 @@ struct MessageId {
 };
 
 struct PresenceKey {
-    enum class Kind : uint8_t { hello, leave, ask };
+    enum class Kind : uint8_t { hello, leave, ask, removed };
 
     Kind        kind = Kind::hello;
     std::string host;
-    uint64_t    incarnation = 0;  // ask: index of the newest commit
+    uint64_t    incarnation = 0;  // ask: index of the newest commit; removed: 0
 };
 
 // Incarnations count starts of a host. A number far above the last one is not a start: it would lock
@@ -62,6 +62,7 @@ struct RunPaths {
     std::string hello(const std::string & host, uint64_t incarnation) const;
     std::string leave(const std::string & host, uint64_t incarnation) const;
     std::string ask(const std::string & host, uint64_t index) const;
+    std::string removed(const std::string & host) const;
     std::string epochs() const;
     std::string epoch(uint64_t epoch) const;
     std::string parts(uint64_t index) const;

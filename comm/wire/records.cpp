@@ -17,10 +17,25 @@ static Bytes tagged(const RunKeys & keys, const RecordHead & head, std::span<con
     return out.take();
 }
 
+static bool is_by_hosts_only(Kind kind) {
+    return kind == Kind::settings || kind == Kind::model;
+}
+
+static Key32 host_tag(const RunKeys & keys, std::span<const uint8_t> data) {
+    static const std::string info  = "record";
+    const auto *             bytes = reinterpret_cast<const uint8_t *>(info.data());
+    return authenticate(authenticate(keys.seal_key, {bytes, info.size()}), data);
+}
+
 Bytes make_record(const RunKeys & keys, const RecordHead & head, std::span<const uint8_t> body) {
-    Bytes       payload(body.begin(), body.end());
-    const Key32 tag = authenticate(keys.commit_key, tagged(keys, head, body));
-    payload.insert(payload.end(), tag.begin(), tag.end());
+    Bytes      payload(body.begin(), body.end());
+    const auto append = [&](const Key32 & tag) {
+        payload.insert(payload.end(), tag.begin(), tag.end());
+    };
+    if (is_by_hosts_only(head.kind)) {
+        append(host_tag(keys, tagged(keys, head, payload)));
+    }
+    append(authenticate(keys.commit_key, tagged(keys, head, payload)));
     return make_frame(
         {.kind        = static_cast<uint8_t>(head.kind),
          .run         = keys.run,
@@ -44,13 +59,27 @@ std::optional<Bytes> parse_record(
         frame->payload.size() < sizeof(Key32)) {
         return std::nullopt;
     }
-    const auto body = frame->payload.first(frame->payload.size() - sizeof(Key32));
-    RecordHead head = expected;
-    head.host       = frame->host;
-    Key32 tag;
-    std::copy(frame->payload.end() - sizeof tag, frame->payload.end(), tag.begin());
+    RecordHead head     = expected;
+    head.host           = frame->host;
+    auto       body     = frame->payload;
+    const auto take_tag = [&] {
+        Key32 tag;
+        body = body.first(body.size() - sizeof tag);
+        std::copy_n(body.end(), sizeof tag, tag.begin());
+        return tag;
+    };
+    Key32 tag = take_tag();
     if (!authentic(keys.commit_key, tagged(keys, head, body), tag)) {
         return std::nullopt;
+    }
+    if (is_by_hosts_only(head.kind)) {
+        if (body.size() < sizeof tag) {
+            return std::nullopt;
+        }
+        tag = take_tag();
+        if (keys.can_read && host_tag(keys, tagged(keys, head, body)) != tag) {
+            return std::nullopt;
+        }
     }
     if (author) {
         *author = frame->host;
@@ -93,6 +122,37 @@ std::optional<std::vector<std::string>> parse_lost(
         senders.push_back(in.text(kMaxHostNameSize));
     }
     return senders;
+}
+
+Bytes make_signed_record(
+    const RunKeys & keys, const RecordHead & head, std::span<const uint8_t> body
+) {
+    WireWriter out;
+    out.raw(body);
+    out.raw(public_key(keys.host_seed));
+    out.raw(sign(keys.host_seed, tagged(keys, head, out.bytes())));
+    return make_record(keys, head, out.bytes());
+}
+
+std::optional<Bytes> parse_signed_record(
+    const RunKeys &          keys,
+    const RecordHead &       expected,
+    std::span<const uint8_t> value,
+    Key32 &                  signer
+) {
+    auto      body = parse_record(keys, expected, value);
+    Signature signature;
+    if (!body || body->size() < sizeof signer + sizeof signature) {
+        return std::nullopt;
+    }
+    const auto text = std::span(*body).first(body->size() - sizeof signature);
+    std::copy(text.end(), text.end() + sizeof signature, signature.begin());
+    std::copy(text.end() - sizeof signer, text.end(), signer.begin());
+    if (!is_signed(signer, tagged(keys, expected, text), signature)) {
+        return std::nullopt;
+    }
+    body->resize(text.size() - sizeof signer);
+    return body;
 }
 
 static Bytes head_bytes(const MessageHead & head) {
@@ -149,6 +209,23 @@ static SealContext context_of(uint64_t run, const MessageId & id) {
         .incarnation = id.incarnation};
 }
 
+// What the signature of a message covers: its identity, and the digest of head and sealed text.
+static Bytes signed_text(
+    uint64_t                 run,
+    const MessageId &        id,
+    std::span<const uint8_t> head,
+    std::span<const uint8_t> sealed
+) {
+    WireWriter out;
+    out.u64(run);
+    out.u64(id.index);
+    out.text(id.host);
+    out.u64(id.incarnation);
+    out.raw(head);
+    out.raw(digest256(sealed));
+    return out.take();
+}
+
 Bytes make_message(
     const RunKeys &          keys,
     const MessageId &        id,
@@ -159,7 +236,9 @@ Bytes make_message(
     Bytes clear = head_bytes(head);
     Bytes text  = clear;
     text.insert(text.end(), body.begin(), body.end());
-    const Bytes sealed = seal(keys, context_of(keys.run, id), text);
+    const Bytes     sealed = seal(keys, context_of(keys.run, id), text);
+    const Signature by_us  = sign(keys.host_seed, signed_text(keys.run, id, clear, sealed));
+    clear.insert(clear.end(), by_us.begin(), by_us.end());
     clear.insert(clear.end(), sealed.begin(), sealed.end());
     return make_frame(
         {.kind        = static_cast<uint8_t>(Kind::message),
@@ -182,10 +261,26 @@ parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> 
     WireReader in(frame->payload);
     const auto head = read_message_head(in);
     // the sealed text repeats the head in front of the body
-    if (!head || in.rest().size() != kSealBytes + kMessageHeadBytes + head->n_body_bytes) {
+    if (!head || in.rest().size() !=
+                     sizeof(Signature) + kSealBytes + kMessageHeadBytes + head->n_body_bytes) {
         return std::nullopt;
     }
     return head;
+}
+
+bool is_signed_message(
+    const Key32 & public_key, uint64_t run, const MessageId & id, std::span<const uint8_t> value
+) {
+    const auto head = parse_message_head(run, id, value);
+    if (!head) {
+        return false;
+    }
+    const size_t n_sealed = kSealBytes + kMessageHeadBytes + head->n_body_bytes;
+    const auto   clear    = value.first(value.size() - n_sealed);
+    Signature    by;
+    std::copy(clear.end() - sizeof by, clear.end(), by.begin());
+    const auto text = clear.first(clear.size() - sizeof by).last(kMessageHeadBytes);
+    return is_signed(public_key, signed_text(run, id, text, value.last(n_sealed)), by);
 }
 
 std::optional<Bytes> open_message(
@@ -199,7 +294,7 @@ std::optional<Bytes> open_message(
     auto         text = open_sealed(keys, context_of(keys.run, id), value.last(sealed_bytes));
     if (!text || !std::equal(
                      text->begin(), text->begin() + kMessageHeadBytes,
-                     value.end() - sealed_bytes - kMessageHeadBytes
+                     value.end() - sealed_bytes - sizeof(Signature) - kMessageHeadBytes
                  )) {
         return std::nullopt;
     }

@@ -2,7 +2,8 @@
 //
 // Every value is a frame (frame.h). Messages, checkpoint pieces and shards are sealed: only hosts
 // can write and read them. All other records end in a tag made with the commit key: hosts and the
-// hub can write them. A reader computes what it expects from the key it asked for (keys.h), never
+// hub can write them. Settings and model have a second tag, made with the seal key: hosts accept no
+// others, so that a hub can't make them. Messages and presences are signed with the host's own key. A reader computes what it expects from the key it asked for (keys.h), never
 // from the value, so a record that was copied to another key is rejected. protocol.md has the tables.
 #pragma once
 
@@ -66,6 +67,18 @@ Bytes make_lost(
     std::span<const uint8_t> value
 );
 
+// A record that its host has signed: the body is followed by its public key and the signature.
+Bytes make_signed_record(
+    const RunKeys & keys, const RecordHead & head, std::span<const uint8_t> body
+);
+// The body, and in `signer` the public key that the signature belongs to.
+[[nodiscard]] std::optional<Bytes> parse_signed_record(
+    const RunKeys &          keys,
+    const RecordHead &       expected,
+    std::span<const uint8_t> value,
+    Key32 &                  signer
+);
+
 // What a message carries.
 enum class Phase : uint8_t {
     single  = 0,  // an update, applied when its commit is
@@ -102,6 +115,11 @@ Bytes make_message(
 // The head of a message, without the seal key.
 [[nodiscard]] std::optional<MessageHead>
 parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> value);
+
+// Whether the host with this public key has made the message. Needs no seal key.
+[[nodiscard]] bool is_signed_message(
+    const Key32 & public_key, uint64_t run, const MessageId & id, std::span<const uint8_t> value
+);
 
 // The body of a message. Nothing if it is not authentic: every host gets the same result from the
 // same bytes.

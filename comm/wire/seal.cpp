@@ -206,6 +206,36 @@ bool authentic(const Key32 & key, std::span<const uint8_t> data, const Key32 & t
     return sodium_memcmp(expected.data(), tag.data(), tag.size()) == 0;
 }
 
+struct SigningPair {
+    explicit SigningPair(const Key32 & seed) {
+        need_sodium();
+        crypto_sign_seed_keypair(open.data(), secret.data(), seed.data());
+    }
+    ~SigningPair() { sodium_memzero(secret.data(), secret.size()); }
+
+    Key32                                           open{};
+    std::array<uint8_t, crypto_sign_SECRETKEYBYTES> secret{};
+};
+
+Key32 public_key(const Key32 & seed) {
+    return SigningPair(seed).open;
+}
+
+Signature sign(const Key32 & seed, std::span<const uint8_t> data) {
+    const SigningPair pair(seed);
+    Signature         signature;
+    crypto_sign_detached(signature.data(), nullptr, data.data(), data.size(), pair.secret.data());
+    return signature;
+}
+
+bool is_signed(
+    const Key32 & public_key, std::span<const uint8_t> data, const Signature & signature
+) {
+    return crypto_sign_verify_detached(
+               signature.data(), data.data(), data.size(), public_key.data()
+           ) == 0;
+}
+
 std::string to_base64(std::span<const uint8_t> data) {
     constexpr int kind = sodium_base64_VARIANT_URLSAFE_NO_PADDING;
     std::string   out(sodium_base64_encoded_len(data.size(), kind), '\0');

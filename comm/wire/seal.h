@@ -15,7 +15,8 @@
 
 namespace gt {
 
-using Key32 = std::array<uint8_t, 32>;
+using Key32     = std::array<uint8_t, 32>;
+using Signature = std::array<uint8_t, 64>;
 
 struct RunKeys {
     uint64_t    run = 0;           // the run's number, in every frame
@@ -26,6 +27,7 @@ struct RunKeys {
     Key32       commit_key{};
     Key32       seal_key{};
     bool        can_read = false;  // has the seal key
+    Key32       host_seed{};       // of this host's own key (host-key.h), which the others pin
 };
 
 Key32 new_secret();
@@ -62,6 +64,12 @@ open_sealed(const RunKeys & keys, const SealContext & context, std::span<const u
 Key32              digest256(std::span<const uint8_t> data);
 Key32              authenticate(const Key32 & key, std::span<const uint8_t> data);
 [[nodiscard]] bool authentic(const Key32 & key, std::span<const uint8_t> data, const Key32 & tag);
+
+// Ed25519. A host signs with its own key, which tells it from others that have the run's secret.
+Key32     public_key(const Key32 & seed);
+Signature sign(const Key32 & seed, std::span<const uint8_t> data);
+[[nodiscard]] bool
+is_signed(const Key32 & public_key, std::span<const uint8_t> data, const Signature & signature);
 
 // URL-safe base64 without padding; decoding is strict.
 std::string          to_base64(std::span<const uint8_t> data);

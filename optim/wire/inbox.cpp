@@ -10,18 +10,7 @@
 
 namespace gt {
 
-// Factors that scale each norm to the median (the lower one of two).
-static std::vector<double> median_scales(std::vector<double> norms) {
-    std::vector<double> sorted = norms;
-    std::sort(sorted.begin(), sorted.end());
-    const double median = sorted[(sorted.size() - 1) / 2];
-    for (double & norm : norms) {
-        norm = norm > 0.0 ? median / norm : 1.0;
-    }
-    return norms;
-}
-
-Inbox::Inbox(const Layout & layout, const Round & round, bool median_norm) : layout_(layout) {
+Inbox::Inbox(const Layout & layout, const Round & round, float clip) : layout_(layout) {
     // heads: count the learning rates and wire types of messages that fit this run and step
     const size_t                      n = round.messages.size();
     std::vector<std::string>          why(n);
@@ -67,11 +56,9 @@ Inbox::Inbox(const Layout & layout, const Round & round, bool median_norm) : lay
         norms.push_back(std::sqrt(std::accumulate(norms2.begin(), norms2.end(), 0.0)));
         norms2_.push_back(std::move(norms2));
     }
-    if (median_norm && !norms.empty()) {
-        const std::vector<double> scales = median_scales(norms);
-        for (size_t i = 0; i < scales.size(); ++i) {
-            updates_[i].scale = scales[i];
-        }
+    const std::vector<double> scales = clip_scales(norms, clip);
+    for (size_t i = 0; i < scales.size(); ++i) {
+        updates_[i].scale = scales[i];
     }
 }
 

@@ -8,9 +8,9 @@ namespace gt {
 // Refers to the layout and to the messages of the round.
 class Inbox {
 public:
-    // Checks every message. Invalid ones have no effect; `refused` lists them. median_norm: scale each
-    // message to the median norm of the round.
-    Inbox(const Layout & layout, const Round & round, bool median_norm);
+    // Checks every message. Invalid ones have no effect; `refused` lists them. clip: see
+    // clip_scales.
+    Inbox(const Layout & layout, const Round & round, float clip);
 
     bool                             empty() const { return updates_.empty(); }
     size_t                           size() const { return updates_.size(); }

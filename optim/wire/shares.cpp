@@ -1,9 +1,11 @@
 #include "optim/wire/shares.h"
 
+#include "optim/math/squares.h"
 #include "optim/wire/codec.h"
 #include "optim/wire/little-endian.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace gt {
@@ -91,9 +93,15 @@ static std::optional<UpdateHead> share_head(std::span<const uint8_t> share, std:
     return read;
 }
 
-// Returns why the groups [begin, end), at `content`, are invalid, or null.
-static const char *
-check_groups(const GroupMap & map, Wire wire, int64_t begin, int64_t end, const uint8_t * content) {
+// Returns why the groups [begin, end), at `content`, are invalid, or null; adds their squares to norm2.
+static const char * check_groups(
+    const GroupMap & map,
+    Wire             wire,
+    int64_t          begin,
+    int64_t          end,
+    const uint8_t *  content,
+    double &         norm2
+) {
     float x[kGroup];
     for (int64_t group = begin; group < end; ++group) {
         const uint8_t * at  = content + map.before(group) - map.before(begin);
@@ -101,6 +109,7 @@ check_groups(const GroupMap & map, Wire wire, int64_t begin, int64_t end, const 
         if (why != nullptr) {
             return why;
         }
+        norm2 = norm2 + sum_of_squares(x, map.values(group));
     }
     return nullptr;
 }
@@ -119,7 +128,9 @@ split_shares(const std::vector<ParamView> & params, std::span<const uint8_t> upd
     if (static_cast<int64_t>(content.size()) != map.n_bytes()) {
         throw Error("update to split: the length does not fit the model");
     }
-    if (const char * bad = check_groups(map, head->wire, 0, map.n_groups(), content.data())) {
+    double norm2 = 0.0;
+    if (const char * bad =
+            check_groups(map, head->wire, 0, map.n_groups(), content.data(), norm2)) {
         throw Error(std::string("update to split: ") + bad);
     }
     std::vector<Bytes> shares;
@@ -141,6 +152,7 @@ std::optional<Bytes> mean_share(
     const std::vector<ParamView> & params,
     std::span<const Bytes>         shares,
     std::span<const uint64_t>      weights,
+    float                          clip,
     std::string &                  why
 ) {
     if (shares.empty() || shares.size() != weights.size()) {
@@ -163,9 +175,10 @@ std::optional<Bytes> mean_share(
         why = "groups out of bounds";
         return {};
     }
-    const int64_t      n_bytes = map.before(end) - map.before(begin);
-    std::vector<Piece> pieces;
-    double             total = 0.0;
+    const int64_t       n_bytes = map.before(end) - map.before(begin);
+    std::vector<Piece>  pieces;
+    std::vector<double> norms;
+    double              total = 0.0;
     for (size_t i = 0; i < shares.size(); ++i) {
         if (static_cast<int64_t>(shares[i].size()) != kShareHead + n_bytes || weights[i] == 0 ||
             std::memcmp(shares[i].data(), shares[0].data(), kShareHead) != 0) {
@@ -173,12 +186,18 @@ std::optional<Bytes> mean_share(
             return {};
         }
         const uint8_t * content = shares[i].data() + kShareHead;
-        if (const char * bad = check_groups(map, head->wire, begin, end, content)) {
+        double          norm2   = 0.0;
+        if (const char * bad = check_groups(map, head->wire, begin, end, content, norm2)) {
             why = format("share %zu: %s", i, bad);
             return {};
         }
         pieces.push_back({shares[i].data() + kShareHead, static_cast<double>(weights[i])});
+        norms.push_back(std::sqrt(norm2));
         total += pieces.back().weight;
+    }
+    const std::vector<double> scales = clip_scales(norms, clip);
+    for (size_t i = 0; i < scales.size(); ++i) {
+        pieces[i].scale = scales[i];
     }
     // the mean's head is that of the whole fp32 update, though its content is only a share
     UpdateHead mean_head = *head;

@@ -160,6 +160,21 @@ int64_t dense_bytes(Wire wire, int64_t n) {
            (tail > 0 ? group_bytes(wire, Group::dense, tail) : 0);
 }
 
+std::vector<double> clip_scales(std::span<const double> norms, float clip) {
+    std::vector<double> scales(norms.size(), 1.0), positive(norms.begin(), norms.end());
+    std::erase(positive, 0.0);
+    if (clip <= 0.0f || positive.empty()) {
+        return scales;
+    }
+    const auto middle = positive.begin() + static_cast<ptrdiff_t>((positive.size() - 1) / 2);
+    std::nth_element(positive.begin(), middle, positive.end());
+    const double most = static_cast<double>(clip) * *middle;
+    for (size_t i = 0; i < norms.size(); ++i) {
+        scales[i] = norms[i] > most ? most / norms[i] : 1.0;
+    }
+    return scales;
+}
+
 void mean_of_group(
     Wire wire, std::span<const Piece> pieces, int64_t offset, int64_t n, double total, float * mean
 ) {

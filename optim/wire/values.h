@@ -52,8 +52,12 @@ int64_t dense_bytes(Wire wire, int64_t n);
 struct Piece {
     const uint8_t * bytes  = nullptr;
     double          weight = 1.0;  // samples
-    double          scale  = 1.0;  // brings its norm to the round's median, with median_norm
+    double          scale  = 1.0;  // see clip_scales
 };
+
+// Factors that reduce norms to at most `clip` times their median (of the positive ones, the lower of
+// two), so that a host that explodes moves the mean little; 1 for all others, and if clip is 0.
+std::vector<double> clip_scales(std::span<const double> norms, float clip);
 
 // The weighted mean of n <= dense_group values of the dense group at `offset` of each piece; total is
 // the sum of the weights. All sums of dense values over hosts are made here, in one order.

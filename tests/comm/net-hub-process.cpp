@@ -1,5 +1,5 @@
 // The real hub program: SIGKILL loses nothing, and many rounds do not make it grow.
-#include "comm/wire/keys.h"
+#include "comm/wire/records.h"
 #include "tests/comm/hub-process.h"
 #include "tests/comm/store-suite.h"
 
@@ -62,6 +62,28 @@ TEST_CASE("a_killed_hub_loses_nothing_that_it_acknowledged", "[hub]") {
     CHECK(std::filesystem::is_empty(hub.path() + "/=tmp"));
     hub.kill(SIGTERM);
     CHECK_THAT(hub.output(), Catch::Contains("listening on port"));
+}
+
+// A power cut: the file of a message has its name, but not its bytes.
+TEST_CASE("a_message_that_the_hub_has_lost_is_put_again_after_its_restart", "[hub]") {
+    const Scratch folder;
+    HubProcess    hub(GT_HUB, folder);
+    hub.start();
+    const RunKeys     keys = read_hosts(folder / "hosts.txt").keys;
+    const RunPaths    paths(keys.run);
+    const MessageId   id{5, "anna", 1};
+    const std::string key     = paths.message(id);
+    const auto        size    = GENERATE(300u, 900'000u);
+    const Bytes       message = make_message(keys, id, {.n_body_bytes = size}, some_bytes(size, 1));
+    const auto        store   = make_http_store(hub.client("anna"));
+    CHECK_FALSE(store->get(paths.commit(5, 0)));
+    store->put(key, message);
+    hub.kill(SIGKILL);
+    REQUIRE(std::filesystem::exists(hub.path() + "/" + key));
+    std::filesystem::resize_file(hub.path() + "/" + key, 0);
+    hub.start();
+    CHECK_FALSE(store->get(paths.commit(5, 0), 1s));  // as a host that waits
+    CHECK(holds(*make_http_store(hub.client("ben")), key, message));
 }
 
 TEST_CASE("the_hub_does_not_grow_over_2000_small_rounds", "[hub][memory]") {

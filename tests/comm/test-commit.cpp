@@ -23,9 +23,9 @@ static Commit sample() {
     commit.complete_at  = 12;
     commit.validator    = "ben";
     commit.hosts        = {
-               {"anna", 1, true, 0, 12, 0xff},
-               {"ben", 4, true, 3, 11, 0x0e},
-               {"carl", 2, false, 1, kNone, 0}};
+               {"anna", Key32{1}, 1, true, false, 0, 12, 0xff},
+               {"ben", Key32{2}, 4, true, false, 3, 11, 0x0e},
+               {"carl", Key32{3}, 2, false, true, 1, kNone, 0}};
     commit.messages = {{"anna", 1, 32, 1000, digest256(Bytes{2}), ""}};
     commit.diverged = {"ben"};
     commit.writers  = {"anna", "anna", "ben"};

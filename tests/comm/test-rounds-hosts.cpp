@@ -50,7 +50,7 @@ TEST_CASE("an_absurd_incarnation_does_not_lock_a_name_out", "[rounds]") {
     for (const uint64_t absurd : {~0ull, 1ull << 62}) {
         world.store().put(
             paths.hello("host1", absurd),
-            make_record(world.keys(), {Kind::presence, 0, "host1", absurd}, {})
+            make_signed_record(world.keys(), {Kind::presence, 0, "host1", absurd}, {})
         );
     }
     world.run(Millis(3'000));
@@ -248,4 +248,22 @@ TEST_CASE("two_hosts_with_local_steps_of_100_s_keep_both_members", "[rounds][den
         CHECK(host.client->incarnation() == 1);
     }
     CHECK(sequencer.head()->pace_ms >= 100'000);
+}
+
+TEST_CASE("a_hundred_hosts_have_one_state", "[rounds]") {
+    World world({.n_hosts = 100, .p_crash = 0.0001, .p_drop = 0.001});
+    for (size_t i = 0; i < world.hosts.size(); ++i) {
+        world.hosts[i]->compute = Millis(100 + 3 * i);  // the slowest needs four times as long
+    }
+    world.hosts[99]->is_on = false;  // joins later
+    world.run(Millis(4'000));
+    world.hosts[99]->is_on = true;
+    world.hosts[7]->leave();
+    world.run(Millis(4'000));
+    REQUIRE(world.settle(world.hosts[0]->index() + 3, Millis(30'000)));
+    const Commit newest = CommitLog(world.store(), world.keys()).load().back().commit;
+    CHECK(newest.index > 15);
+    CHECK(newest.messages.size() > 60);
+    CHECK(world.ledger.n_crashes > 0);
+    CHECK(world.ledger.spent.size() > 1000);
 }

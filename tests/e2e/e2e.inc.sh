@@ -8,7 +8,7 @@ rm -rf "$work"
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 cd "$work"
-export XDG_CACHE_HOME="$work/cache"
+export XDG_CACHE_HOME="$work/cache" XDG_CONFIG_HOME="$work/config"
 
 fail() { echo "$name: $*" >&2; exit 1; }
 

@@ -68,7 +68,8 @@ class Lab:
         self.bin, self.work = Path(bin_dir).resolve(), Path(work).resolve()
         subprocess.run(["rm", "-rf", self.work], check=True)
         self.work.mkdir(parents=True)
-        self.env = dict(os.environ, XDG_CACHE_HOME=str(self.work / "cache"))
+        self.env = dict(os.environ, XDG_CACHE_HOME=str(self.work / "cache"),
+                        XDG_CONFIG_HOME=str(self.work / "config"))
         words = "the lord said unto moses and he went up into mount sinai with him . ,".split()
         chance = random.Random(1)
         lines = (" ".join(chance.choice(words) for _ in range(15)) for _ in range(300))

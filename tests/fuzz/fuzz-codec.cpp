@@ -83,7 +83,7 @@ static void fuzz_shares(std::span<const uint8_t> input) {
     const Bytes        share(input.begin(), input.end());
     const Bytes        shares[]  = {share, share};
     const uint64_t     weights[] = {1, 2};
-    (void) mean_share(make_params(), shares, weights, why);
+    (void) mean_share(make_params(), shares, weights, 1.0f, why);
     (void) join_means(shares, why);
     // and one with a valid head
     const Bytes message = with_content(options, input);
@@ -92,8 +92,9 @@ static void fuzz_shares(std::span<const uint8_t> input) {
         if (!input.empty()) {
             parts[0][40 + input[0] % 16] ^= 1;  // other bounds
         }
-        (void
-        ) mean_share(make_params(), std::span(parts).first(1), std::span(weights).first(1), why);
+        (void) mean_share(
+            make_params(), std::span(parts).first(1), std::span(weights).first(1), 1.0f, why
+        );
     }
 }
 
@@ -123,11 +124,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     const auto   wires       = wire_names();
     const auto   replicators = replicator_names();
     OptimOptions options{
-        .replicator  = replicators[choice / 8 % 7].name,
-        .wire        = wires[choice % 5].name,
-        .top_k       = 5,
-        .every       = 1,
-        .median_norm = choice > 127};
+        .replicator    = replicators[choice / 8 % 7].name,
+        .wire          = wires[choice % 5].name,
+        .top_k         = 5,
+        .every         = 1,
+        .clip_messages = choice > 127 ? 0.5f : 2.0f};
     apply_message(options, 0, bytes);
     apply_message(options, 0, with_content(options, input));
     return 0;

@@ -1,5 +1,5 @@
 // Any body with a valid tag: parse_commit rejects it, or returns a commit that encodes to the same
-// bytes. Any bytes: message heads are rejected or parsed.
+// bytes. Any bytes: message heads are rejected or parsed, and nothing is signed or made by a host.
 // SOURCES: comm/wire/commit.cpp comm/wire/records.cpp comm/wire/keys.cpp comm/wire/frame.cpp comm/wire/seal.cpp ggml-train/base/base.cpp
 // LIBS: -lsodium -lssl -lcrypto
 #include "comm/wire/commit.h"
@@ -40,5 +40,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     );
     (void) parse_message_head(keys().run, {7, "anna", 1}, framed);
     GT_CHECK(!open_message(keys(), {7, "anna", 1}, framed), "forged");
+    const Key32 anna = public_key(Key32{7});
+    GT_CHECK(!is_signed_message(anna, keys().run, {7, "anna", 1}, framed), "forged signature");
+
+    // records that a hub can make: neither signed nor with the tag of a host
+    static const RunKeys hub = keys_from_hub_form(hub_form(keys()));
+    const RecordHead     hello{Kind::presence, 0, "anna", 1}, model{Kind::model, 0, "anna", 0};
+    Key32                signer{};
+    GT_CHECK(!parse_signed_record(keys(), hello, make_record(hub, hello, bytes), signer), "forged");
+    GT_CHECK(!parse_record(keys(), model, make_record(hub, model, bytes)), "forged model");
     return 0;
 }

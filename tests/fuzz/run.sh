@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Builds the fuzzers with clang and runs them: the codec, which parses untrusted messages, for
 # GT_FUZZ_SECONDS (default 60), each of the others for a twelfth of that. Exit 0: no findings.
-#   tests/fuzz/run.sh [folder for binaries and corpora [NAME...]]      NAME: codec, commit, frame, hosts, sealed
+#   tests/fuzz/run.sh [folder for binaries and corpora [NAME...]]      NAME: codec, commit, feed, frame, hosts, sealed
 # The head of a fuzzer lists its SOURCES (default: optim/) and LIBS.
 set -euo pipefail
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 out=${1:-$source_dir/build/fuzz}
 shift || true
 names=("$@")
-[[ ${#names[@]} -gt 0 ]] || names=(codec commit frame hosts sealed)
+[[ ${#names[@]} -gt 0 ]] || names=(codec commit feed frame hosts sealed)
 clang=${CLANGXX:-$(command -v clang++ || command -v clang++-14 || true)}
 if [[ -z $clang ]]; then
     echo "no clang++: sudo apt-get install clang libclang-rt-14-dev"

@@ -44,9 +44,9 @@ int main(int argc, char ** argv) {
                     .wire       = wire.name,
                     .top_k      = 9,
                     .rate       = 0.3f};
-                options.every       = steps_per_round(options) > 1 ? 2 : 1;
-                options.median_norm = wire.name == "q8";
-                options.chunk       = wire.name == "fp16" ? "480" : "64x64";
+                options.every         = steps_per_round(options) > 1 ? 2 : 1;
+                options.clip_messages = wire.name == "q8" ? 0.5f : 2.0f;
+                options.chunk         = wire.name == "fp16" ? "480" : "64x64";
                 std::printf(
                     "%-10s %-5s %-5s %016llx\n", replicator.name.c_str(), wire.name.c_str(),
                     rule.name.c_str(), static_cast<unsigned long long>(run(options, workers))

@@ -20,7 +20,7 @@ static std::vector<OptimOptions> all_options() {
     list.push_back(
         {.replicator = "demo", .rule = "muon", .wire = "fp16", .chunk = "16x32", .top_k = 4}
     );
-    list.push_back({.replicator = "demo", .top_k = 4, .median_norm = true});
+    list.push_back({.replicator = "demo", .top_k = 4, .clip_messages = 0.5f});
     list.push_back({.replicator = "random", .wire = "q4", .every = 2});
     list.push_back({.replicator = "striding", .rule = "adamw", .wire = "q2"});
     list.push_back({.replicator = "full", .rule = "muon", .wire = "q8"});
@@ -291,7 +291,7 @@ TEST_CASE("shares_of_dense_messages_average_to_the_same_bits") {
                 std::string        why;
                 for (int j = 0; j < 5; ++j) {
                     const std::vector<Bytes> column{shares[0][j], shares[1][j], shares[2][j]};
-                    const auto               mean = mean_share(params, column, weights, why);
+                    const auto               mean = mean_share(params, column, weights, 4.0f, why);
                     REQUIRE(mean.has_value());
                     means.push_back(*mean);
                 }

@@ -182,7 +182,7 @@ TEST_CASE("every_option_of_the_optimizer_has_a_flag") {
     };
     o.visit(visit);
     // a new field does not compile here until it is added
-    const auto & [replicator, rule, sign, wire, chunk, top_k, rate, decay, every, seed, fragments, residual_decay, outer_lr, outer_momentum, restore_norm, weight_decay, decay_all, beta1, beta2, eps, muon_momentum, matrix, embedding, vector, median_norm, overlap] =
+    const auto & [replicator, rule, sign, wire, chunk, top_k, rate, decay, every, seed, fragments, residual_decay, outer_lr, outer_momentum, restore_norm, weight_decay, decay_all, beta1, beta2, eps, muon_momentum, matrix, embedding, vector, clip_messages, overlap] =
         o;
     for (const void * field : std::initializer_list<const void *>{
              &replicator,
@@ -206,7 +206,7 @@ TEST_CASE("every_option_of_the_optimizer_has_a_flag") {
              &beta2,
              &eps,
              &muon_momentum,
-             &median_norm,
+             &clip_messages,
              &overlap,
              &matrix.lr,
              &matrix.weight_decay,

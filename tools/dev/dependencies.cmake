@@ -11,6 +11,9 @@ find_path(GT_SODIUM_DIR sodium.h)
 find_library(GT_SODIUM_LIB sodium)
 find_path(GT_DNNL_DIR dnnl.h)  # Debian 12's dnnl-config.cmake would ask for OpenCL's headers
 find_library(GT_DNNL_LIB dnnl)
+# optional: a hub asks the router to forward its port
+find_library(GT_NATPMP_LIB natpmp)
+find_library(GT_MINIUPNPC_LIB miniupnpc)
 
 set(GT_MISSING "")
 foreach(pair "OPENSSL_FOUND:libssl-dev" "CURL_FOUND:libcurl4-openssl-dev" "ZLIB_FOUND:zlib1g-dev"

@@ -1,4 +1,4 @@
-// tools/train/cost.h — estimated traffic and step time on given links: bytes, seconds, GB per day.
+// tools/train/cost.h — estimated traffic and step time on given links: bytes, seconds, GB per day, dollars.
 #pragma once
 
 #include "comm/run/hosts.h"
@@ -12,14 +12,18 @@ struct Cost {
     double      step_s = 0.0, overlapped_s = 0.0;    // without and with overlap
     double      up_gb_day = 0.0, down_gb_day = 0.0;  // of one host
     std::string slowest;                             // host with the slowest link; empty: none
-    double      travel_s = 0.0;                      // transfer time on it, per step
+    double      travel_s   = 0.0;                    // transfer time on it, per step
+    double      hub_gb_day = 0.0;                    // sent by the hub; 0: the run has a store
+    double      disk_gb    = 0.0;                    // that hub or store need, about
+    double      writes_day = 0.0, reads_day = 0.0;   // requests to a bucket
+    double      dollars_month = 0.0;                 // for them and the space, at R2's prices
 };
 
-// REQUIRES: every host has `up` and `down`.
+// REQUIRES: every host has `up` and `down`. The hub is on the line of its host.
 Cost estimate(
     const OptimOptions &           optim,
     const std::vector<ParamView> & params,
-    const std::vector<HostEntry> & hosts,
+    const Hosts &                  run,
     double                         compute_s
 );
 

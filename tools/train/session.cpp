@@ -269,6 +269,7 @@ dense_codec(const OptimOptions & optim, const std::vector<ParamView> & params) {
     if (!is_dense(optim)) {
         return std::nullopt;
     }
+    const float clip = optim.clip_messages;
     return DenseCodec{
         .n_shards = 8,
         .split    = [=](uint64_t, std::span<const uint8_t> message,
@@ -282,7 +283,7 @@ dense_codec(const OptimOptions & optim, const std::vector<ParamView> & params) {
                     weights.push_back(shard.weight);
                 }
                 std::string why;
-                return mean_share(params, bytes, weights, why);
+                return mean_share(params, bytes, weights, clip, why);
             },
         .join =
             [](std::span<const Bytes> shards) {
@@ -307,19 +308,22 @@ Peers & Session::peers(const OptimOptions & optim, const std::vector<ParamView> 
 
 std::string
 Session::cost(const OptimOptions & optim, const ModelConfig & config, double compute_s) const {
-    std::vector<HostEntry> lines = hosts_.hosts;
-    for (HostEntry & line : lines) {
+    Hosts run = hosts_;
+    for (HostEntry & line : run.hosts) {
         line.up   = line.up > 0 ? line.up : 20;  // Mbit/s of a typical home
         line.down = line.down > 0 ? line.down : 100;
     }
-    const Cost cost = estimate(optim, param_shapes(tensor_specs(config)), lines, compute_s);
+    const Cost cost = estimate(optim, param_shapes(tensor_specs(config)), run, compute_s);
     return format(
-        "%s %s; with %zu hosts %.1f GB up and %.1f GB down per day (see plan)",
+        "%s %s; with %zu hosts %.1f GB up and %.1f GB down per day%s (see plan)",
         bytes_text(static_cast<uint64_t>(cost.round_bytes)).c_str(),
         cost.every == 1
             ? "per step"
             : format("every %llu steps", static_cast<unsigned long long>(cost.every)).c_str(),
-        lines.size(), cost.up_gb_day, cost.down_gb_day
+        run.hosts.size(), cost.up_gb_day, cost.down_gb_day,
+        run.hub() && run.hub()->name == host_ && cost.hub_gb_day > 0.0
+            ? format("; the hub here sends %.1f GB", cost.hub_gb_day).c_str()
+            : ""
     );
 }
 

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""many-hosts — many real hosts on one hub with few file descriptors: all bits equal, the hub's costs printed.
+
+    tests/e2e/many-hosts.py BIN_DIR WORK_DIR [--hosts 32] [--rounds 200] [--kills 3] [--step 1.0]
+
+Hosts train a tiny model with a fixed time per step; every process may open 1024 files. Some hosts are killed
+and return. Prints the hub's CPU time, memory and traffic per round, for each quarter of the run: neither
+may grow. The short form of the check: --hosts 8 --rounds 30 --kills 1 --step 0.1.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+from lab import Failed, Lab, Run, check, until
+
+
+class HubCosts:
+    """CPU seconds and resident memory of a process, since the last call."""
+
+    def __init__(self, pid):
+        self.proc, self.cpu, self.rows = f"/proc/{pid}", 0.0, []
+
+    def take(self, n_rounds):
+        with open(f"{self.proc}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        with open(f"{self.proc}/status") as status:
+            memory = next(int(line.split()[1]) for line in status if line.startswith("VmRSS:")) / 1024
+        self.rows.append((1000 * (cpu - self.cpu) / n_rounds, memory))
+        self.cpu = cpu
+        print(f"rounds {n_rounds:4d}: hub {self.rows[-1][0]:6.1f} ms of CPU per round, {memory:6.1f} MB", flush=True)
+
+
+def main():
+    args = argparse.ArgumentParser()
+    args.add_argument("bin")
+    args.add_argument("work")
+    args.add_argument("--hosts", type=int, default=32)
+    args.add_argument("--rounds", type=int, default=200)
+    args.add_argument("--kills", type=int, default=3)
+    args.add_argument("--step", type=float, default=1.0, help="seconds per step")
+    args = args.parse_args()
+    lab = Lab(args.bin, args.work + "/many-hosts")
+    lab.env["GT_TEST_STEP_SECONDS"] = str(args.step)
+    names = [f"h{i:03d}" for i in range(args.hosts)]
+    run = Run(lab, "many", "star", "demo", names, args.rounds)
+    for name in ["hub", *names]:
+        run.prefix[name] = ["prlimit", "--nofile=1024:1024", "--"]
+    try:
+        began = time.monotonic()
+        run.begin()
+        costs = HubCosts(run.processes["hub"].pid)
+        watched, done = names[0], 0
+        for quarter in range(1, 5):
+            for kill in range(args.kills):
+                if quarter == 2 + kill % 2:
+                    killed = names[-1 - kill]
+                    run.kill(killed)
+                    run.start(killed)
+            step = args.rounds * quarter // 4
+            run.wait_step(watched, step, seconds=3600)
+            costs.take(step - done)
+            done = step
+        digest = run.finish(seconds=600)
+        check(costs.rows[3][0] < 2 * costs.rows[1][0] + 5, "the hub needs more and more time per round")
+        check(costs.rows[3][1] < 1.5 * costs.rows[1][1] + 20, "the hub needs more and more memory")
+        until(lambda: run.log("hub").count("Too many open files") == 0, 1, "the hub has enough descriptors")
+        print(f"{args.hosts} hosts, {args.rounds} rounds, {args.kills} killed and returned, "
+              f"{time.monotonic() - began:.0f} s: all bits equal {digest[:12]}")
+    finally:
+        run.stop()
+
+
+try:
+    main()
+except Failed as failed:
+    sys.exit(f"many-hosts: {failed}")

@@ -1,0 +1,69 @@
+// What `plan` says about hub, bucket and lines.
+#include "tests/catch.h"
+#include "tools/train/cost.h"
+
+using namespace gt;
+
+static Hosts four_homes() {
+    Hosts run;
+    for (const char * name : {"anna", "ben", "cleo", "dora"}) {
+        run.hosts.push_back({.name = name, .up = 20, .down = 100});
+    }
+    return run;
+}
+
+static Cost cost_of(const Hosts & run) {
+    const std::vector<ParamView> params = {
+        {.name = "w", .ne = {1024, 1024, 1, 1}, .kind = ParamKind::matrix}};
+    return estimate({.replicator = "full", .wire = "q8"}, params, run, 1.0);
+}
+
+static Cost demo_cost(const Hosts & run) {
+    const std::vector<ParamView> params = {
+        {.name = "w", .ne = {4096, 4096, 1, 1}, .kind = ParamKind::matrix}};
+    return estimate({.replicator = "demo"}, params, run, 1.0);
+}
+
+TEST_CASE("a_host_that_runs_the_hub_relays_everybodys_messages") {
+    Hosts run             = four_homes();
+    run.hosts[1].address  = "ben:7077";
+    const Cost at_ben     = demo_cost(run);
+    run.hosts[1].address  = "";
+    run.store             = "file:///shared";
+    const Cost without    = demo_cost(run);
+    const auto rounds     = [](const Cost & cost) { return 86400.0 / cost.step_s; };
+    const auto message_gb = static_cast<double>(at_ben.round_bytes) / 1e9;
+    CHECK(at_ben.slowest == "ben");
+    CHECK(at_ben.travel_s > 3.0 * without.travel_s);
+    CHECK(
+        at_ben.hub_gb_day == Approx(9 * message_gb * rounds(at_ben))
+    );  // three each to three others
+    CHECK(at_ben.up_gb_day == Approx(message_gb * rounds(at_ben)));
+    CHECK(without.hub_gb_day == 0.0);
+    CHECK(cost_of(run).down_gb_day == Approx(2 * cost_of(run).up_gb_day));  // shares, and means
+    CHECK(at_ben.disk_gb > 10 * 8e-9 * 4096 * 4096);  // ten checkpoints' worth of messages
+    run.store            = "";
+    run.direct           = true;
+    run.hosts[1].address = "ben:7077";
+    const Cost direct    = demo_cost(run);
+    CHECK(direct.hub_gb_day == 0.0);
+    CHECK(direct.up_gb_day == Approx(direct.down_gb_day));
+}
+
+TEST_CASE("a_bucket_is_paid_by_the_request") {
+    Hosts run       = four_homes();
+    run.store       = "s3://bucket/run";
+    const Cost cost = demo_cost(run);
+    const auto n    = 86400.0 / cost.step_s;  // rounds a day
+    CHECK(cost.writes_day > 5 * n);           // four messages and a commit
+    CHECK(cost.writes_day < 7 * n);
+    CHECK(cost.reads_day > 12 * n);  // each message by three hosts
+    CHECK(cost.reads_day < 100 * n);
+    CHECK(
+        cost.dollars_month ==
+        Approx(30 * (4.5e-6 * cost.writes_day + 0.36e-6 * cost.reads_day) + 0.015 * cost.disk_gb)
+    );
+    run.store            = "";
+    run.hosts[0].address = "anna:7077";
+    CHECK(demo_cost(run).dollars_month == 0.0);
+}
