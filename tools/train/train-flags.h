@@ -17,7 +17,7 @@ struct TrainFlags {
     std::vector<std::string> data;
 
     int64_t      batch = 0, micro = 0, context = 0, steps = 0, tokens = 0;
-    double       hours     = 0.0;
+    double       epochs = 0.0, hours = 0.0;
     uint64_t     seed      = 1;
     float        clip      = 1.0f;
     float        smoothing = 0.0f;
@@ -34,13 +34,19 @@ struct TrainFlags {
     void visit_run(Flags & visit) {
         visit.group("Run (stored in checkpoints, the same on all hosts)");
         visit("batch", batch, "samples per step on each host; 0: about 8192 tokens", {}, 0);
-        visit("context,c", context, "tokens per sample; 0: the model's context length", {}, 0);
+        visit(
+            "context,c", context, "tokens per sample; 0: the model's context length, at most 2048",
+            {}, 0
+        );
         visit(
             "steps", steps,
-            "number of weight updates; 0: from --tokens or --hours, else from model and data size",
+            "number of weight updates; 0: from --tokens, --epochs or --hours, else from the kind "
+            "and size "
+            "of model and data",
             {}, 0
         );
         visit("tokens", tokens, "number of training tokens, instead of --steps", {}, 0);
+        visit("epochs", epochs, "passes over the data, instead of --steps", {}, 0);
         visit(
             "hours", hours, "approximate duration, instead of --steps; not with other hosts", {}, 0
         );
@@ -112,6 +118,7 @@ struct RunPlan : TrainFlags {
     int64_t       n_per_sample = 0;              // units in one sample
     bool          logits       = false;          // validation needs logits, not only the loss
     bool          mixup = false, depth = false;  // used by the batches: see batch.h
+    bool          packed = false;                // the same
     std::string   checkpoint;                    // to resume from; empty: start
     bool          owns_export = false;           // the run has written it before
     std::string   data_text;                     // for the summary: "1.02M tokens in 3 files, ..."
