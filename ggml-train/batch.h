@@ -13,6 +13,10 @@ struct Batch {
     std::vector<float>   images;  // n_samples pictures, each [W, H, channels], or empty
     std::vector<int32_t> labels;  // n_samples x T (text) or n_samples (pictures); < 0: ignored
 
+    // Packed text: the place of each token in its segment, n_samples x T. A token sees only its own segment,
+    // and the segments of a sample are as if each were alone. Empty: a sample is one segment.
+    std::vector<int32_t> positions;
+
     // Mixup: loss = mix * loss(labels) + (1 - mix) * loss(mix_labels). Empty: off.
     std::vector<int32_t> mix_labels;  // as many as labels, ignored where they are
     float                mix = 1.0f;
@@ -25,8 +29,8 @@ struct Batch {
             const int64_t each = static_cast<int64_t>(all.size()) / n_samples;
             return V(all.begin() + begin * each, all.begin() + end * each);
         };
-        return {end - begin,     cut(tokens), cut(images), cut(labels),
-                cut(mix_labels), mix,         cut(depth)};
+        return {end - begin,    cut(tokens),     cut(images), cut(labels),
+                cut(positions), cut(mix_labels), mix,         cut(depth)};
     }
 
     // Labels that count.

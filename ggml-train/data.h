@@ -9,8 +9,9 @@ namespace gt {
 class Evaluator;
 
 struct Score {
-    double loss     = -1.0;  // below 0: there is no validation data
-    double accuracy = -1.0;  // of a classifier, from 0 to 1; below 0: unknown
+    double loss          = -1.0;  // below 0: there is no validation data
+    double accuracy      = -1.0;  // of a classifier, from 0 to 1; below 0: unknown
+    double bits_per_byte = -1.0;  // of text; below 0: unknown
 };
 
 class Data {

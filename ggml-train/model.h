@@ -23,11 +23,12 @@ struct Param {
 
 // What a graph is fed with. Which of them a model reads is its own business.
 struct Inputs {
-    int64_t       B      = 0;        // samples
-    int64_t       T      = 0;        // tokens per sample
-    ggml_tensor * tokens = nullptr;  // I32 [T*B]
-    ggml_tensor * images = nullptr;  // F32 [W, H, channels, B]
-    ggml_tensor * depth  = nullptr;  // F32 [2*blocks, B]: factors of the residual branches, or null
+    int64_t       B         = 0;        // samples
+    int64_t       T         = 0;        // tokens per sample
+    ggml_tensor * tokens    = nullptr;  // I32 [T*B]
+    ggml_tensor * images    = nullptr;  // F32 [W, H, channels, B]
+    ggml_tensor * positions = nullptr;  // I32 [T*B]: of tokens in their segments, or null (batch.h)
+    ggml_tensor * depth = nullptr;  // F32 [2*blocks, B]: factors of the residual branches, or null
 };
 
 // The last stage's product: logits = weight * x (+ bias), one column per label.

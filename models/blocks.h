@@ -37,13 +37,15 @@ protected:
         ggml_tensor *                       residual = nullptr
     ) const;
 
-    AttentionShape attention_shape(int64_t T, bool causal) const {
+    AttentionShape
+    attention_shape(int64_t T, bool causal, ggml_tensor * positions = nullptr) const {
         return {
-            .T      = T,
-            .H      = config_.n_head,
-            .Hkv    = config_.n_head_kv,
-            .D      = config_.head_dim(),
-            .causal = causal};
+            .T         = T,
+            .H         = config_.n_head,
+            .Hkv       = config_.n_head_kv,
+            .D         = config_.head_dim(),
+            .causal    = causal,
+            .positions = positions};
     }
 
     // The output matrix of a text model.

@@ -46,9 +46,10 @@ ggml_tensor * Decoder::block(Ops & ops, const Inputs & in, int i, ggml_tensor * 
 
     ggml_tensor * h = rms_norm(ops, x, at + "attn_norm");  // [C, T*B]
     h               = queries_keys_values(ops, at, h);     // [(H+2Hkv)D, T*B]
-    h = ops.rope(h, in.T, H + 2 * Hkv, H + Hkv, D, rope);  // queries and keys, not values
-    h = ops.attention(h, attention_shape(in.T, true));     // [H D, T*B]
-    x = linear(ops, h, at, {"attn_output"}, x);            // [C, T*B]
+    // queries and keys, not values; only distances matter, so that segments need no angles of their own
+    h = ops.rope(h, in.T, H + 2 * Hkv, H + Hkv, D, rope);
+    h = ops.attention(h, attention_shape(in.T, true, in.positions));  // [H D, T*B]
+    x = linear(ops, h, at, {"attn_output"}, x);                       // [C, T*B]
 
     h                  = rms_norm(ops, x, at + "ffn_norm");         // [C, T*B]
     ggml_tensor * gate = linear(ops, h, at, {"ffn_gate"});          // [F, T*B]

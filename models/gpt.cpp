@@ -11,16 +11,23 @@ public:
     using Transformer::Transformer;
 
     ggml_tensor * embed(Ops & ops, const Inputs & in) override {
-        return ops.embedding(w("token_embd.weight"), in.tokens, w("position_embd.weight"), in.T);
+        ggml_tensor *words = w("token_embd.weight"), *places = w("position_embd.weight");
+        if (!in.positions) {
+            return ops.embedding(words, in.tokens, places, in.T);
+        }
+        return ggml_add(
+            ops.ctx(), ops.embedding(words, in.tokens, nullptr, in.T),
+            ops.embedding(places, in.positions, nullptr, in.T)
+        );
     }
 
     ggml_tensor * block(Ops & ops, const Inputs & in, int i, ggml_tensor * x) override {
         const std::string at = format("blk.%d.", i);
 
-        ggml_tensor * h = layer_norm(ops, x, at + "attn_norm");           // [C, T*B]
-        h               = linear(ops, h, at, {"attn_qkv"});               // [3C, T*B]
-        h               = ops.attention(h, attention_shape(in.T, true));  // [C, T*B]
-        x               = linear(ops, h, at, {"attn_output"}, x);         // [C, T*B]
+        ggml_tensor * h = layer_norm(ops, x, at + "attn_norm");                         // [C, T*B]
+        h               = linear(ops, h, at, {"attn_qkv"});                             // [3C, T*B]
+        h               = ops.attention(h, attention_shape(in.T, true, in.positions));  // [C, T*B]
+        x               = linear(ops, h, at, {"attn_output"}, x);                       // [C, T*B]
 
         h = layer_norm(ops, x, at + "ffn_norm");                       // [C, T*B]
         h = ops.gelu(linear(ops, h, at, {"ffn_up"}), GeluKind::tanh);  // [F, T*B]

@@ -1,10 +1,13 @@
 // generate — samples text from a model, through libllama.
 //
 //   generate -m small-trained.gguf -p "Once upon a time"
+//   generate -m instruct.gguf --chat -p "Who wrote Faust?"
 //
 // Read next: models/text/generate.cpp.
 #include "models/text/generate.h"
 
+#include "ggml-train/gguf/gguf-read.h"
+#include "models/text/chat-template.h"
 #include "tools/cli/flags.h"
 #include "tools/hf/hf.h"
 #include "tools/verbs.h"
@@ -28,16 +31,24 @@ static std::string read_prompt(const std::string & path) {
     return text;
 }
 
+// A question as the model's chat template puts it.
+static std::string through_template(const std::string & model, const std::string & question) {
+    const auto      keys = open_gguf(model);
+    const Tokenizer tokenizer(keys.get(), model);
+    return ChatTemplate(keys.get(), tokenizer, model).prompt({{{"user", question}}, "--prompt"});
+}
+
 int gt::generate_main(Flags & flags, int argc, char ** argv) {
     std::string     model, hf, prompt, file;
     int             threads = 0;
-    bool            echo    = true;
+    bool            echo = true, chat = false;
     GenerateOptions options;
     flags("model,m", model, "the model (GGUF)");
     flags("hf-repo,hf", hf, "model from Hugging Face instead of --model: USER/REPO[:FILE]");
     flags("prompt,p", prompt, "the text to continue");
     flags("file,f", file, "a file with the text to continue");
     flags("echo", echo, "print the prompt first");
+    flags("chat", chat, "answer the prompt: put it through the model's chat template");
     options.visit(flags);
     flags("threads,t", threads, "CPU threads; 0: all cores", {}, 0, 4096);
     flags.parse(argc, argv);
@@ -54,7 +65,10 @@ int gt::generate_main(Flags & flags, int argc, char ** argv) {
     Generator generator(model, threads);
     if (echo) {
         std::fwrite(prompt.data(), 1, prompt.size(), stdout);
+        std::fputs(chat ? "\n" : "", stdout);
     }
+    options.special = chat;
+    prompt          = chat ? through_template(model, prompt) : prompt;
     generator.run(prompt, options, [](const std::string & piece) {
         std::fwrite(piece.data(), 1, piece.size(), stdout);
         return std::fflush(stdout) == 0;  // stop if the reader is gone

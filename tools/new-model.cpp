@@ -11,6 +11,7 @@
 #include "ggml-train/base/file.h"
 #include "models/init.h"
 #include "models/presets.h"
+#include "models/text/chat-template.h"
 #include "models/text/train-vocab.h"
 #include "models/vision/adapt-vit.h"
 #include "tools/cli/output.h"
@@ -22,7 +23,7 @@ using namespace gt;
 namespace {
 
 struct NewModelFlags {
-    std::string              preset, from, hf, vocab, out;
+    std::string              preset, from, hf, vocab, chat_template, out;
     std::vector<std::string> train_vocab;
     int64_t                  vocab_size = 4096;
     ModelSizes               sizes;
@@ -45,6 +46,10 @@ struct NewModelFlags {
             "train a tokenizer (byte-level BPE) on this text file or folder; may be repeated"
         );
         visit("vocab-size", vocab_size, "tokens of --train-vocab", {}, 257, 1e6);
+        visit(
+            "chat-template", chat_template,
+            "file with a Jinja template that makes text of chats, as llama.cpp's models have"
+        );
         visit("seed,s", seed, "seed of the initial weights");
         visit("force", force, "replace an existing file");
         visit("list", list, "show presets and vocabularies");
@@ -125,6 +130,18 @@ ModelFile new_model(const NewModelFlags & f) {
     return model;
 }
 
+// From a file, as it is; llama.cpp must be able to read it.
+void set_chat_template(ModelFile & model, const std::string & path) {
+    if (takes_images(model.config)) {
+        throw UsageError("--chat-template is for models of text");
+    }
+    const MappedFile  file(path);
+    const std::string text(file.bytes().begin(), file.bytes().end());
+    gguf_set_val_str(model.keys.get(), "tokenizer.chat_template", text.c_str());
+    const Tokenizer tokenizer(model.keys.get(), path);
+    ChatTemplate(model.keys.get(), tokenizer, path);
+}
+
 }  // namespace
 
 int gt::new_model_main(Flags & flags, int argc, char ** argv) {
@@ -148,7 +165,10 @@ int gt::new_model_main(Flags & flags, int argc, char ** argv) {
     flags.require("out");
     f.from = model_or_hf(f.from, f.hf);
     check_output(f.out, {f.from}, f.force);
-    const ModelFile model = new_model(f);
+    ModelFile model = new_model(f);
+    if (!f.chat_template.empty()) {
+        set_chat_template(model, f.chat_template);
+    }
     for (const std::string & note : model.notes) {
         std::printf("%s\n", note.c_str());
     }

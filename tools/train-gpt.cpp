@@ -1,21 +1,18 @@
-// train-gpt — trains a GPT on text: reads a GGUF, writes a GGUF that llama.cpp runs.
+// train-gpt — trains a GPT on text or chats: reads a GGUF, writes a GGUF that llama.cpp runs.
 //
 //   train-gpt -m small.gguf books/
 //   train-gpt -m small.gguf --nodes hosts.txt
 //
 // Read next: tools/train/run.cpp (a run), ggml-train/trainer.cpp (one step), ggml-train/README.md.
-#include "ggml-train/base/text.h"
 #include "models/text/generate.h"
-#include "models/text/prepare.h"
-#include "models/text/text-data.h"
 #include "tools/cli/invite.h"
-#include "tools/cli/plural.h"
 #include "tools/hf/hf.h"
 #include "tools/train/run-devices.h"
 #include "tools/train/run.h"
-#include "tools/train/settle.h"
+#include "tools/train/text-input.h"
 #include "tools/verbs.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <unistd.h>
 
@@ -26,7 +23,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct GptFlags : TrainFlags {
-    std::string    hf, prompt = "\n";
+    std::string    hf, prompt;
     int64_t        sample_every = 0, sample_tokens = 200;
     float          temperature = 0.8f;
     PrepareOptions prepare;
@@ -38,7 +35,8 @@ struct GptFlags : TrainFlags {
         visit("hf-repo,hf", hf, "model from Hugging Face instead of --model: USER/REPO[:FILE]");
         visit(
             "data,f", data,
-            "text file, folder, .jsonl, .gz, or a token file of prepare-data; may be repeated"
+            "text file, folder, .jsonl (text or chats), .gz, or a token file of prepare-data; may "
+            "be repeated"
         );
         visit.positional("TEXT...", data, "the same as --data");
         prepare.visit(visit);
@@ -46,13 +44,13 @@ struct GptFlags : TrainFlags {
         visit.group("Other hosts");
         nodes.visit(visit);
         visit_session(visit);
-        visit("prompt", prompt, "text that samples continue");
+        visit("prompt", prompt, "text that samples continue; of chats: the question they answer");
         visit("sample-every", sample_every, "steps between samples; 0: ten per run", {}, 0);
         visit("sample-tokens", sample_tokens, "tokens per sample", {}, 1);
         visit("temp,temperature", temperature, "temperature of samples", {}, 0);
         visit.shown_first(
-            {"model", "hf", "data", "steps", "hours", "batch", "context", "lr", "nodes", "join",
-             "name", "status", "out", "fresh", "extend", "threads", "device", "prompt"}
+            {"model", "hf", "data", "steps", "epochs", "hours", "batch", "context", "lr", "nodes",
+             "join", "name", "status", "out", "fresh", "extend", "threads", "device", "prompt"}
         );
     }
 };
@@ -75,34 +73,6 @@ std::vector<std::string> find_data(const GptFlags & f, const HostEntry * entry) 
     );
 }
 
-CachedTokens prepare_text(
-    const GptFlags & f, const Tokenizer & tokenizer, const std::vector<std::string> & paths
-) {
-    PrepareOptions options = f.prepare;
-    bool           shown   = false;
-    options.inputs         = paths;
-    options.threads        = f.threads;
-    options.progress       = [&](const PrepareProgress & p) {
-        if (::isatty(STDERR_FILENO)) {
-            shown = std::fprintf(stderr, "\r\033[Kpreparing data %s", progress_text(p).c_str()) > 0;
-        }
-    };
-    CachedTokens tokens = cached_tokens(tokenizer, options);
-    std::fputs(shown ? "\n" : "", stderr);
-    return tokens;
-}
-
-// "1.02M tokens in 3 files, 52.1k to validate"
-std::string text_summary(const CachedTokens & cached, const TokenInfo & info) {
-    std::string text = count_text(static_cast<double>(info.n_train)) + " tokens in ";
-    text += cached.n_files > 0 ? plural(cached.n_files, "file")
-                               : plural(static_cast<int64_t>(info.n_train_doc), "document");
-    text += ", " + count_text(static_cast<double>(info.n_val)) + " to validate";
-    return text + (cached.n_skipped > 0
-                       ? format("; %d hidden or binary files skipped", cached.n_skipped)
-                       : "");
-}
-
 GptFlags with_context(GptFlags f, const ModelConfig & config) {
     if (f.context > config.n_ctx) {
         throw Error(format(
@@ -111,7 +81,8 @@ GptFlags with_context(GptFlags f, const ModelConfig & config) {
             static_cast<long long>(config.n_ctx)
         ));
     }
-    f.context = f.context ? f.context : config.n_ctx;
+    constexpr int64_t kMost = 2048;  // many models are made for far more than fits into memory
+    f.context               = f.context ? f.context : std::min(config.n_ctx, kMost);
     return f;
 }
 
@@ -128,37 +99,33 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
     const RunFolder folder = open_run(given, flags, run_values(GptFlags{}), model.file);
 
     // the data
-    const GptFlags     f      = with_context(with_values(given, folder.flags), config);
-    const auto         paths  = find_data(f, session.entry());
-    const CachedTokens cached = prepare_text(f, tokenizer, paths);
-    const TokenData    tokens(cached.path);
-    tokens.check(f.context, tokenizer.digest(), paths[0]);
+    const GptFlags f      = with_context(with_values(given, folder.flags), config);
+    PrepareOptions source = f.prepare;
+    source.inputs         = find_data(f, session.entry());
+    source.threads        = f.threads;
+    const auto text       = open_text(source, tokenizer, model.file.keys.get(), given.model);
+    RunInput   in{
+          .model = &model, .T = f.context, .n_per_sample = f.context, .alone = session.alone()};
+    text->describe(in);
     session.offer(model.file);
 
     // the plan
-    const RunInput in{
-        .model        = &model,
-        .T            = f.context,
-        .n_samples    = static_cast<int64_t>(tokens.info().n_train) / f.context,
-        .n_per_sample = f.context,
-        .alone        = session.alone(),
-        .data_text    = text_summary(cached, tokens.info())};
     const RunPlan plan = make_plan(settle(f, flags, in, session), flags, in, folder);
-    TextData      data(
-             tokens, {.seed  = plan.seed,
-                      .host  = session.host(),
-                      .T     = plan.T,
-                      .n_val = plan.eval_batches * plan.batch}
-         );
-    const auto generate = [&](std::span<const WeightView> weights) {
+    const auto    data = text->data(plan, session.host());
+    if (plan.checkpoint.empty()) {
+        std::fputs(text->first_sample(::isatty(STDOUT_FILENO)).c_str(), stdout);
+    }
+    const TextInput::Prompt prompt   = text->prompt(f.prompt);
+    const auto              generate = [&](std::span<const WeightView> weights) {
         constexpr int64_t     kSmall = 20'000'000;  // weights: more threads would only wait
-        const GenerateOptions options{.n_tokens = f.sample_tokens, .temperature = f.temperature};
-        const int             threads = n_params(config) < kSmall ? 1 : plan.threads;
+        const GenerateOptions options{
+                         .n_tokens = f.sample_tokens, .temperature = f.temperature, .special = prompt.special};
+        const int threads = n_params(config) < kSmall ? 1 : plan.threads;
         return generate_from(
-            config, model.file.keys.get(), weights, plan.out, f.prompt, options, threads
-        );
+                         config, model.file.keys.get(), weights, plan.out, prompt.full, options, threads
+                     );
     };
-    return run_training(plan, model, data, session, {generate, f.prompt, f.sample_every});
+    return run_training(plan, model, *data, session, {generate, prompt.shown, f.sample_every});
 }
 
 }  // namespace

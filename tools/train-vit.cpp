@@ -22,8 +22,7 @@ namespace {
 struct VitFlags : TrainFlags {
     AugmentOptions augment;
     ImageOptions   images;
-    double         epochs = 0.0;
-    float          depth  = 0.0f;
+    float          depth = 0.0f;
     NodesFlags     nodes;
 
     VitFlags() { pictures = true; }
@@ -31,7 +30,6 @@ struct VitFlags : TrainFlags {
     void visit_run(Flags & visit) {
         TrainFlags::visit_run(visit);
         visit.group("Pictures (part of the run)");
-        visit("epochs", epochs, "passes over all pictures, instead of --steps; 0: 20", {}, 0);
         visit(
             "val-fraction,val", images.val_fraction,
             "fraction kept for validation, if the data has no validation set", {}, 0, 0.99
@@ -90,17 +88,6 @@ open_images(const VitFlags & f, const std::string & folder, ModelFile & model, S
     return images;
 }
 
-// --epochs as --steps, unless another flag decides the length of the run.
-VitFlags with_steps(VitFlags f, int64_t batch, int64_t n_pictures) {
-    if (f.steps == 0 && f.tokens == 0 && f.hours == 0.0) {
-        f.epochs           = f.epochs > 0.0 ? f.epochs : 20.0;
-        const auto n_batch = static_cast<double>(f.batch ? f.batch : batch);
-        const auto steps   = f.epochs * static_cast<double>(n_pictures) / n_batch;
-        f.steps            = std::max<int64_t>(1, static_cast<int64_t>(steps));
-    }
-    return f;
-}
-
 int train_vit(const VitFlags & given, const Flags & flags) {
     // the model, and the other hosts
     check_flags(given, flags, given.nodes.alone());
@@ -125,12 +112,13 @@ int train_vit(const VitFlags & given, const Flags & flags) {
              .n_samples    = n_pictures,
              .batch        = std::min<int64_t>(128, n_pictures),
              .micro        = std::max<int64_t>(1, 16384 / T),
+             .epochs       = 20.0,
              .unit         = "images",
              .n_per_sample = 1,
              .logits       = true,
              .alone        = session.alone(),
              .data_text    = images->summary()};
-    const VitFlags run         = settle(with_steps(f, in.batch, n_pictures), flags, in, session);
+    const VitFlags run         = settle(f, flags, in, session);
     in.mixup                   = run.augment.mixup > 0.0f;
     in.depth                   = run.depth > 0.0f;
     const RunPlan     plan     = make_plan(run, flags, in, folder);

@@ -15,6 +15,7 @@ struct Verb {
 };
 
 int classify_main(Flags & flags, int argc, char ** argv);
+int evaluate_main(Flags & flags, int argc, char ** argv);
 int export_main(Flags & flags, int argc, char ** argv);
 int generate_main(Flags & flags, int argc, char ** argv);
 int hub_main(Flags & flags, int argc, char ** argv);

@@ -105,6 +105,18 @@ std::optional<std::string> Json::string(std::string_view key) const {
     return field && field->is_string() ? std::optional(field->get<std::string>()) : std::nullopt;
 }
 
+std::optional<std::vector<Json>> Json::array(std::string_view key) const {
+    const ordered_json * field = find(impl_->value, key);
+    if (!field || !field->is_array()) {
+        return std::nullopt;
+    }
+    std::vector<Json> elements(field->size());
+    for (size_t i = 0; i < elements.size(); ++i) {
+        elements[i].impl_->value = (*field)[i];
+    }
+    return elements;
+}
+
 std::vector<std::string> Json::keys() const {
     std::vector<std::string> keys;
     for (const auto & [key, value] : impl_->value.items()) {

@@ -47,10 +47,11 @@ public:
     std::string text() const;
 
     // A field of an object; nothing if it is missing or of another type.
-    bool                       is_object() const;
-    std::optional<double>      number(std::string_view key) const;
-    std::optional<std::string> string(std::string_view key) const;
-    std::vector<std::string>   keys() const;
+    bool                             is_object() const;
+    std::optional<double>            number(std::string_view key) const;
+    std::optional<std::string>       string(std::string_view key) const;
+    std::optional<std::vector<Json>> array(std::string_view key) const;
+    std::vector<std::string>         keys() const;
 
 private:
     enum class Integer { boolean, with_sign, without_sign };

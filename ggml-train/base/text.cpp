@@ -44,4 +44,13 @@ std::string time_text(double seconds) {
     return s >= 60 ? format("%lldm%02llds", s / 60, s % 60) : format("%llds", s);
 }
 
+std::string printable(const std::string & text) {
+    std::string out;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        out += c == '\n' || c == '\t' || (byte >= 32 && byte != 127) ? c : '.';
+    }
+    return out;
+}
+
 }  // namespace gt

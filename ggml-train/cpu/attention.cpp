@@ -33,17 +33,24 @@ struct Plan {
     }
 };
 
-// A pair of tiles: queries q0 .. q0+nq against keys k0 .. k0+nk.
+// A pair of tiles: queries q0 .. q0+nq against keys k0 .. k0+nk, of sequence b.
 struct Pair {
-    int64_t q0, nq, k0, nk;
-    bool    causal;
+    int64_t           q0, nq, k0, nk;
+    const Attention & a;
+    int64_t           b;
 
     // Keys the query row i of the tile may see, counted within the tile.
     int64_t seen(int64_t i) const {
-        return causal ? std::clamp<int64_t>(q0 + i + 1 - k0, 0, nk) : nk;
+        return a.causal ? std::clamp<int64_t>(q0 + i + 1 - k0, 0, nk) : nk;
+    }
+    // The first of these that belong to earlier segments.
+    int64_t hidden(int64_t i) const {
+        return std::clamp<int64_t>(a.segment(b, q0 + i) - k0, 0, seen(i));
     }
     // The first query row of the tile that sees key j of the tile.
-    int64_t first(int64_t j) const { return causal ? std::clamp<int64_t>(k0 + j - q0, 0, nq) : 0; }
+    int64_t first(int64_t j) const {
+        return a.causal ? std::clamp<int64_t>(k0 + j - q0, 0, nq) : 0;
+    }
     // Keys that a block of register-tile rows from i on may see.
     int64_t seen_by_block(int64_t i) const { return seen(std::min(i + kTileRows, nq) - 1); }
 };
@@ -91,6 +98,7 @@ void columns_product(
 
 // The running softmax of one row: s becomes exp(s - top), out is brought to the new top.
 void softmax_row(
+    int64_t n_hidden,
     int64_t n_seen,
     int64_t n_block,
     float * s,
@@ -100,6 +108,7 @@ void softmax_row(
     float & top,
     float & total
 ) {
+    std::fill(s, s + n_hidden, kMasked);
     Vec most = splat(first ? kMasked : top);
     each(n_seen, [&](int64_t j, auto k) { most = max(most, keep(load(s + j, k), kMasked, k)); });
     const float new_top = max(most);
@@ -154,22 +163,23 @@ void attention(Part part, const Attention & a, const float * qkv, float * o, flo
             for (int64_t q0 = 0; q0 < T; q0 += tile) {
                 const int64_t nq     = std::min(tile, T - q0);
                 const int64_t n_keys = a.causal ? q0 + nq : T;
+                const int64_t begin  = a.segment(b, q0) / strip * strip;
                 pack(nq, a.D, D, qkv + (b * T + q0) * plan.ld + h * a.D, plan.ld, plan.scale, q);
 
                 // scores, running softmax and output, a strip of keys at a time
-                for (int64_t k0 = 0; k0 < n_keys; k0 += strip) {
-                    const Pair p{q0, nq, k0, std::min(strip, n_keys - k0), a.causal};
+                for (int64_t k0 = begin; k0 < n_keys; k0 += strip) {
+                    const Pair p{q0, nq, k0, std::min(strip, n_keys - k0), a, b};
                     for (int64_t k1 = k0; k1 < k0 + p.nk; k1 += tile) {
-                        const Pair one{q0, nq, k1, std::min(tile, n_keys - k1), a.causal};
+                        const Pair one{q0, nq, k1, std::min(tile, n_keys - k1), a, b};
                         scores(one, a.D, q, D, kt + k1 * D, tile, s + (k1 - k0), strip);
                     }
                     for (int64_t i = 0; i < nq; ++i) {
                         softmax_row(
-                            p.seen(i), p.seen_by_block(i / kTileRows * kTileRows), s + i * strip, D,
-                            out + i * D, k0 == 0, tops[i], totals[i]
+                            p.hidden(i), p.seen(i), p.seen_by_block(i / kTileRows * kTileRows),
+                            s + i * strip, D, out + i * D, k0 == begin, tops[i], totals[i]
                         );
                     }
-                    rows_product(p, s, strip, v + k0 * D, D, out, k0 > 0);
+                    rows_product(p, s, strip, v + k0 * D, D, out, k0 > begin);
                 }
 
                 // normalise the output
@@ -226,6 +236,8 @@ void weights_back(const Pair & p, int64_t tile, const float * lse, const BackTil
         for (int64_t j = round_up(seen, kLanes); j < p.nk; ++j) {
             s[j] = ds[j] = 0.0f;
         }
+        std::fill(s, s + p.hidden(i), 0.0f);
+        std::fill(ds, ds + p.hidden(i), 0.0f);
     }
 }
 
@@ -273,14 +285,15 @@ void attention_back(
                     });
                 }
                 // recompute P, then dV, dK and dQ, a tile of keys at a time
-                for (int64_t k0 = 0; k0 < (a.causal ? q0 + nq : T); k0 += tile) {
-                    const Pair p{q0, nq, k0, std::min(tile, T - k0), a.causal};
+                const int64_t begin = a.segment(b, q0) / tile * tile;
+                for (int64_t k0 = begin; k0 < (a.causal ? q0 + nq : T); k0 += tile) {
+                    const Pair p{q0, nq, k0, std::min(tile, T - k0), a, b};
                     scores(p, a.D, m.q, D, m.kt + k0 * D, tile, m.s, tile);
                     scores(p, a.D, m.dout, D, m.vt + k0 * D, tile, m.ds, tile);
                     weights_back(p, tile, lse + (b * a.H + h) * T + q0, m);
                     columns_product(p, m.s, tile, m.dout, D, m.dv + k0 * D);
                     columns_product(p, m.ds, tile, m.q, D, m.dk + k0 * D);
-                    rows_product(p, m.ds, tile, m.k + k0 * D, D, m.dq, k0 > 0);
+                    rows_product(p, m.ds, tile, m.k + k0 * D, D, m.dq, k0 > begin);
                 }
                 unpack(nq, a.D, D, m.dq, dqkv + queries, plan.ld);
             }

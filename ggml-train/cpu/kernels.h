@@ -92,9 +92,15 @@ void rope(Part part, const Rope & rope, bool backward, const float * x, float * 
 
 // One token's row of qkv [B*T x (H + 2*Hkv)*D]: H query heads, then Hkv key heads, then Hkv value
 // heads. Query head h uses key head h / (H / Hkv). Scale 1/sqrt(D).
+// positions [B*T]: the place of each token in its segment; a token sees its own segment only. Null: a
+// sequence is one segment. REQUIRES: causal, if given.
 struct Attention {
-    int64_t B = 0, T = 0, H = 0, Hkv = 0, D = 0;
-    bool    causal = true;
+    int64_t         B = 0, T = 0, H = 0, Hkv = 0, D = 0;
+    bool            causal    = true;
+    const int32_t * positions = nullptr;
+
+    // The first token of the segment of token t of sequence b.
+    int64_t segment(int64_t b, int64_t t) const { return positions ? t - positions[b * T + t] : 0; }
 };
 // o [B*T x H*D]; lse [B x H x T]: log of the sum of exponentials of each row of scores.
 void attention(Part part, const Attention & a, const float * qkv, float * o, float * lse);

@@ -32,6 +32,13 @@ struct Heads {
     int64_t            H, Hkv, D, T;
 };
 
+// Whether token t of sequence b sees a key.
+__device__ inline bool sees(const Attention & a, int64_t b, int64_t t, int64_t key) {
+    const bool inside = key < a.T && t < a.T;
+    const bool before = a.positions && inside && key < t - a.positions[b * a.T + t];
+    return inside && !before && (!a.causal || key <= t);
+}
+
 // Copies rows [first, first + n) of a matrix with `ld` floats from row to row to shared memory with
 // `to_ld`, times scale; zeros beyond T rows and beyond D columns, up to DP.
 __device__ inline void load_rows(
@@ -85,14 +92,13 @@ __global__ void __launch_bounds__(kAttnThreads)
             }
         }
         for (int r = 0; r < R; ++r) {
-            const int64_t key  = k0 + lane;
-            const bool    seen = key < a.T && (!a.causal || key <= first + row0 + r);
-            const float   s    = seen ? p[r] : kMasked;
-            const float   high = fmaxf(top[r], warp_max(s));
-            const float   less = expf(top[r] - high);
-            p[r]               = seen ? expf(s - high) : 0.0f;
-            total[r]           = total[r] * less + warp_sum(p[r]);
-            top[r]             = high;
+            const bool  seen = sees(a, b, first + row0 + r, k0 + lane);
+            const float s    = seen ? p[r] : kMasked;
+            const float high = fmaxf(top[r], warp_max(s));
+            const float less = expf(top[r] - high);
+            p[r]             = seen ? expf(s - high) : 0.0f;
+            total[r]         = total[r] * less + warp_sum(p[r]);
+            top[r]           = high;
             for (int n = 0; n < ND; ++n) {
                 acc[r][n] *= less;
             }
@@ -187,8 +193,7 @@ __global__ void __launch_bounds__(kAttnThreads) attention_dq_kernel(
         }
         // dS = P * (dP - delta)
         for (int r = 0; r < R; ++r) {
-            const int64_t key = k0 + lane, t = first + row0 + r;
-            const bool    seen = key < a.T && t < a.T && (!a.causal || key <= t);
+            const bool seen = sees(a, b, first + row0 + r, k0 + lane);
             s[r] = seen ? expf(s[r] - row_lse[r]) * (dp[r] - row_delta[r]) * scale : 0.0f;
         }
         // dQ += dS K
@@ -260,10 +265,9 @@ __global__ void __launch_bounds__(kAttnThreads) attention_dkv_kernel(
             const float   col_lse   = t < a.T ? lse[(b * a.H + h) * a.T + t] : 0.0f;
             const float   col_delta = t < a.T ? delta[(b * a.H + h) * a.T + t] : 0.0f;
             for (int r = 0; r < R; ++r) {
-                const int64_t key  = first + row0 + r;
-                const bool    seen = t < a.T && key < a.T && (!a.causal || key <= t);
-                p[r]               = seen ? expf(p[r] - col_lse) : 0.0f;
-                ds[r]              = seen ? p[r] * (ds[r] - col_delta) * scale : 0.0f;
+                const bool seen = sees(a, b, t, first + row0 + r);
+                p[r]            = seen ? expf(p[r] - col_lse) : 0.0f;
+                ds[r]           = seen ? p[r] * (ds[r] - col_delta) * scale : 0.0f;
             }
             // dV += P' dO, dK += dS' Q
             for (int j = 0; j < kTile; ++j) {

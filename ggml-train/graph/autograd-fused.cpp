@@ -122,10 +122,11 @@ static void rule_attention(Autograd & a, ggml_tensor * o, ggml_tensor * g) {
     const bool    device  = a.ops().form() == Form::device;
     ggml_tensor * scratch = device ? ggml_dup_tensor(a.ctx(), lse) : nullptr;
     a.add(
-        qkv, fused_node(
-                 a.ctx(), kAttentionBack, shape(qkv),
-                 {a.value(qkv), a.value(o), lse, contiguous(a, g), scratch}, fused_params(o)
-             )
+        qkv,
+        fused_node(
+            a.ctx(), kAttentionBack, shape(qkv),
+            {a.value(qkv), a.value(o), lse, contiguous(a, g), scratch, o->src[2]}, fused_params(o)
+        )
     );
 }
 

@@ -12,7 +12,7 @@ inline float * data(const ggml_tensor * t) {
 }
 
 inline const int32_t * ints(const ggml_tensor * t) {
-    return static_cast<const int32_t *>(t->data);
+    return t ? static_cast<const int32_t *>(t->data) : nullptr;
 }
 
 inline int64_t rows(const ggml_tensor * t) {
@@ -20,14 +20,16 @@ inline int64_t rows(const ggml_tensor * t) {
 }
 
 // i: T, H, Hkv, D, causal.
-inline cpu::Attention attention_of(const FusedParams & p, int64_t n_rows) {
+inline cpu::Attention
+attention_of(const FusedParams & p, int64_t n_rows, const ggml_tensor * positions) {
     return {
-        .B      = n_rows / p.i[0],
-        .T      = p.i[0],
-        .H      = p.i[1],
-        .Hkv    = p.i[2],
-        .D      = p.i[3],
-        .causal = p.i[4] != 0};
+        .B         = n_rows / p.i[0],
+        .T         = p.i[0],
+        .H         = p.i[1],
+        .Hkv       = p.i[2],
+        .D         = p.i[3],
+        .causal    = p.i[4] != 0,
+        .positions = ints(positions)};
 }
 
 }  // namespace gt

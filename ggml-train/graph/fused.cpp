@@ -216,12 +216,14 @@ static void run_rope(const ggml_tensor * y, const FusedParams & p, int i, int n)
 }
 
 static void run_attention(const ggml_tensor * o, const FusedParams & p, int i, int n) {
-    cpu::attention({i, n}, attention_of(p, rows(o)), data(o->src[0]), data(o), data(o->src[1]));
+    cpu::attention(
+        {i, n}, attention_of(p, rows(o), o->src[2]), data(o->src[0]), data(o), data(o->src[1])
+    );
 }
 
 static void run_attention_back(const ggml_tensor * dqkv, const FusedParams & p, int i, int n) {
     cpu::attention_back(
-        {i, n}, attention_of(p, rows(dqkv)), data(dqkv->src[0]), data(dqkv->src[1]),
+        {i, n}, attention_of(p, rows(dqkv), dqkv->src[5]), data(dqkv->src[0]), data(dqkv->src[1]),
         data(dqkv->src[2]), data(dqkv->src[3]), data(dqkv)
     );
 }

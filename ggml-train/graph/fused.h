@@ -44,8 +44,8 @@ extern const FusedOp kGeluBack;       // x, dy
 extern const FusedOp kSwiglu;         // gate, up
 extern const FusedOp kSwigluBack;     // gate, up, dy: both gradients, one after the other
 extern const FusedOp kRope;           // x, divisors
-extern const FusedOp kAttention;      // qkv, lse
-extern const FusedOp kAttentionBack;  // qkv, o, lse, do, scratch like lse (devices)
+extern const FusedOp kAttention;      // qkv, lse, positions or none
+extern const FusedOp kAttentionBack;  // qkv, o, lse, do, scratch (devices), positions or none
 extern const FusedOp kEmbedding;      // table, ids, positions or none
 extern const FusedOp kEmbeddingBack;  // [grad], dx, ids, beta
 extern const FusedOp kPositionBack;   // [grad], dx, beta

@@ -19,6 +19,9 @@ StepInputs::StepInputs(const Backend & backend, const GraphOptions & options, in
     } else {
         inputs_.tokens = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_labels);
     }
+    if (options.packed) {
+        inputs_.positions = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_labels);
+    }
     if (options.depth) {
         inputs_.depth = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 2 * n_blocks, options.B);
     }
@@ -63,6 +66,9 @@ void StepInputs::set(const Batch & batch, float scale, bool add) {
         set_tensor(inputs_.images, batch.images);
     } else {
         set_tensor(inputs_.tokens, batch.tokens);
+    }
+    if (inputs_.positions) {
+        set_tensor(inputs_.positions, batch.positions);
     }
     if (options_.goal == GraphOptions::Goal::logits) {
         return;

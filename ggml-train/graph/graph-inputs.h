@@ -19,6 +19,7 @@ struct GraphOptions {
     float     smoothing  = 0.0f;   // of the labels
     bool      mixup      = false;  // batches have mix_labels
     bool      depth      = false;  // batches have factors for stochastic depth
+    bool      packed     = false;  // batches have positions: samples are made of segments
     enum class Goal { train, loss, logits } goal = Goal::train;
 };
 

@@ -139,7 +139,21 @@ ggml_tensor * Ops::attention(ggml_tensor * qkv, const AttentionShape & s) {
     ggml_tensor *     lse    = leaf(s.T * s.H, ggml_nrows(qkv) / s.T);
     const FusedParams params = {
         .i = {as_int(s.T), as_int(s.H), as_int(s.Hkv), as_int(s.D), s.causal}};
-    return fused_node(ctx_, kAttention, shape(qkv, s.H * s.D), {qkv, lse}, params);
+    return fused_node(ctx_, kAttention, shape(qkv, s.H * s.D), {qkv, lse, s.positions}, params);
+}
+
+// [T, T, 1, B]: -inf where a key belongs to an earlier segment than the query, else 0.
+ggml_tensor * Ops::segment_mask(const AttentionShape & s, int64_t B) {
+    const auto    end   = static_cast<float>(s.T);
+    ggml_tensor * place = ggml_cast(ctx_, s.positions, GGML_TYPE_F32);
+    place               = ggml_reshape_3d(ctx_, place, s.T, 1, B);
+    ggml_tensor * t     = ggml_repeat(ctx_, ggml_arange(ctx_, 0.0f, end, 1.0f), place);
+    ggml_tensor * from  = ggml_reshape_4d(ctx_, ggml_sub(ctx_, t, place), 1, s.T, 1, B);
+    ggml_tensor * keys  = ggml_repeat_4d(ctx_, ggml_arange(ctx_, 0.0f, end, 1.0f), s.T, s.T, 1, B);
+    // 1 or 0, then its logarithm
+    return ggml_log(
+        ctx_, ggml_step(ctx_, ggml_scale_bias(ctx_, ggml_sub(ctx_, keys, from), 1.0f, 0.5f))
+    );
 }
 
 ggml_tensor * Ops::attention_portable(ggml_tensor * qkv, const AttentionShape & s) {
@@ -161,6 +175,9 @@ ggml_tensor * Ops::attention_portable(ggml_tensor * qkv, const AttentionShape & 
     ggml_tensor * scores = ggml_scale(
         ctx_, ggml_mul_mat(ctx_, k, q), 1.0f / std::sqrt(static_cast<float>(s.D))
     );  // [T, T, H, B]
+    if (s.positions) {
+        scores = ggml_add(ctx_, scores, segment_mask(s, B));
+    }
     if (s.causal) {
         scores = ggml_diag_mask_inf(ctx_, scores, 0);
     }

@@ -21,6 +21,9 @@ struct AttentionShape {
     int64_t Hkv    = 0;  // key and value heads; H is a multiple of it
     int64_t D      = 0;  // head size
     bool    causal = true;
+    // I32 [T*B]: the place of each token in its segment; a token sees its own segment only. Null: a sample
+    // is one segment. REQUIRES: causal, if given.
+    ggml_tensor * positions = nullptr;
 };
 
 // At position t pair i turns by t / divisors[i]; the result is multiplied by scale. neox: a pair is i and
@@ -81,6 +84,7 @@ public:
 
 private:
     ggml_tensor * attention_portable(ggml_tensor * qkv, const AttentionShape & shape);
+    ggml_tensor * segment_mask(const AttentionShape & shape, int64_t B);
     ggml_tensor * leaf(int64_t ne0, int64_t ne1 = 1);
 
     ggml_context *                          ctx_;

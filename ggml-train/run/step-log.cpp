@@ -2,6 +2,7 @@
 
 #include "ggml-train/base/file.h"
 #include "ggml-train/base/json.h"
+#include "ggml-train/base/text.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -178,7 +179,7 @@ void StepLog::step(const StepRecord & record) {
     );
 }
 
-void StepLog::eval(uint64_t step, float val_loss, float accuracy) {
+void StepLog::eval(uint64_t step, float val_loss, float accuracy, float bits_per_byte) {
     if (!enabled_) {
         return;
     }
@@ -186,13 +187,16 @@ void StepLog::eval(uint64_t step, float val_loss, float accuracy) {
     progress_.val_loss(val_loss);
     const auto   number = static_cast<unsigned long long>(step);
     const double time   = seconds();
-    const bool   known  = accuracy >= 0.0f;
+    const bool   known = accuracy >= 0.0f, is_text = bits_per_byte >= 0.0f;
 
     Json json = Json::object();
     json.set("step", step).set("tokens", n_tokens_).set("seconds", rounded(time, 3));
     json.set("val_loss", val_loss);
     if (known) {
         json.set("accuracy", accuracy);
+    }
+    if (is_text) {
+        json.set("val_bits_per_byte", bits_per_byte);
     }
     write(
         json.text(),
@@ -203,7 +207,10 @@ void StepLog::eval(uint64_t step, float val_loss, float accuracy) {
     );
     note(
         format("step %llu: validation loss %.4f", number, val_loss) +
-        (known ? format(", accuracy %.1f %%", 100.0 * accuracy) : "")
+        (known ? format(", accuracy %.1f %%", 100.0 * accuracy) : "") +
+        (is_text
+             ? format(", perplexity %.4g, %.4f bits per byte", std::exp(val_loss), bits_per_byte)
+             : "")
     );
 }
 
@@ -217,16 +224,6 @@ void StepLog::working(const std::string & what) {
     if (enabled_) {
         progress_.working(what);
     }
-}
-
-// Replaces control characters, which a terminal would take for commands, by dots.
-static std::string printable(const std::string & text) {
-    std::string out;
-    for (const char c : text) {
-        const auto byte = static_cast<unsigned char>(c);
-        out += c == '\n' || c == '\t' || (byte >= 32 && byte != 127) ? c : '.';
-    }
-    return out;
 }
 
 void StepLog::sample(uint64_t step, const std::string & prompt, const std::string & text) {

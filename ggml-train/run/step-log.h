@@ -16,7 +16,8 @@ public:
     StepLog & operator=(const StepLog &) = delete;
 
     void step(const StepRecord & record);
-    void eval(uint64_t step, float val_loss, float accuracy = -1.0f);  // accuracy < 0: unknown
+    // accuracy, bits_per_byte < 0: unknown, or of no meaning for this kind of data
+    void eval(uint64_t step, float val_loss, float accuracy = -1.0f, float bits_per_byte = -1.0f);
     void sample(uint64_t step, const std::string & prompt, const std::string & text);
 
     // As in Progress. eval and sample mark by themselves.

@@ -4,6 +4,7 @@
 #include "models/text/tokenizer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <llama.h>
 #include <thread>
@@ -60,13 +61,12 @@ void Generator::decode(std::span<const int32_t> tokens) {
     }
 }
 
-std::vector<float> Generator::logits(std::span<const int32_t> tokens) {
+void Generator::decode_all(std::span<const int32_t> tokens) {
     GT_CHECK(
         static_cast<int64_t>(tokens.size()) <= context(), "more tokens than fit into the context"
     );
     llama_memory_clear(llama_get_memory(context_.get()), true);
-    const size_t n = tokens.size();
-    const size_t V = static_cast<size_t>(llama_vocab_n_tokens(llama_model_get_vocab(model_.get())));
+    const size_t n     = tokens.size();
     llama_batch  batch = llama_batch_init(static_cast<int32_t>(n), 0, 1);
     batch.n_tokens     = static_cast<int32_t>(n);
     for (size_t i = 0; i < n; ++i) {
@@ -81,10 +81,33 @@ std::vector<float> Generator::logits(std::span<const int32_t> tokens) {
     if (failed != 0) {
         throw Error("llama.cpp could not compute logits (" + last_llama_error() + ")");
     }
+}
+
+std::span<const float> Generator::row(size_t i) const {
+    const int32_t V = llama_vocab_n_tokens(llama_model_get_vocab(model_.get()));
+    return {llama_get_logits_ith(context_.get(), static_cast<int32_t>(i)), static_cast<size_t>(V)};
+}
+
+std::vector<float> Generator::logits(std::span<const int32_t> tokens) {
+    decode_all(tokens);
     std::vector<float> all;
-    for (size_t i = 0; i < n; ++i) {
-        const float * row = llama_get_logits_ith(context_.get(), static_cast<int32_t>(i));
-        all.insert(all.end(), row, row + V);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+        all.insert(all.end(), row(i).begin(), row(i).end());
+    }
+    return all;
+}
+
+std::vector<double> Generator::losses(std::span<const int32_t> tokens) {
+    decode_all(tokens.first(tokens.size() - 1));
+    std::vector<double> all;
+    for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+        const auto   logits = row(i);
+        const double top    = *std::max_element(logits.begin(), logits.end());
+        double       total  = 0.0;
+        for (const float x : logits) {
+            total += std::exp(x - top);
+        }
+        all.push_back(top + std::log(total) - logits[static_cast<size_t>(tokens[i + 1])]);
     }
     return all;
 }
@@ -112,12 +135,13 @@ static SamplerPtr make_sampler(const GenerateOptions & options) {
     return chain;
 }
 
-static std::vector<int32_t> encode_prompt(const llama_vocab * vocab, const std::string & prompt) {
+static std::vector<int32_t>
+encode_prompt(const llama_vocab * vocab, const std::string & prompt, bool special) {
     std::vector<int32_t> tokens(prompt.size() + 16);
     const int32_t        n = llama_tokenize(
                vocab, prompt.data(), static_cast<int32_t>(prompt.size()), tokens.data(),
                static_cast<int32_t>(tokens.size()),
-               /*add_special*/ true, /*parse_special*/ false
+               /*add_special*/ true, /*parse_special*/ special
            );
     GT_CHECK(n >= 0, "a text has at most as many tokens as bytes");
     tokens.resize(n);
@@ -136,7 +160,7 @@ std::string Generator::run(
     const llama_vocab *  vocab   = llama_model_get_vocab(model_.get());
     const SamplerPtr     sampler = make_sampler(options);
     const auto           room    = static_cast<size_t>(context());
-    std::vector<int32_t> seen    = encode_prompt(vocab, prompt);
+    std::vector<int32_t> seen    = encode_prompt(vocab, prompt, options.special);
     std::string          written;
 
     const auto restart = [&] {  // drop the older half

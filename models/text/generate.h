@@ -16,6 +16,7 @@ struct GenerateOptions {
     int      top_k       = 40;    // 0: all
     float    top_p       = 0.95f;
     uint64_t seed        = 1;
+    bool special = false;  // the prompt has names of special tokens, as chat templates write them
 
     template <class Visit>
     void visit(Visit && visit) {
@@ -49,10 +50,16 @@ public:
     // REQUIRES: at most context() tokens.
     std::vector<float> logits(std::span<const int32_t> tokens);
 
+    // The loss of each token after the first: -log of its probability after those before it.
+    // REQUIRES: from 2 to context() + 1 tokens.
+    std::vector<double> losses(std::span<const int32_t> tokens);
+
     int64_t context() const;
 
 private:
-    void decode(std::span<const int32_t> tokens);
+    void                   decode_all(std::span<const int32_t> tokens);  // logits after every token
+    std::span<const float> row(size_t i) const;                          // of the logits
+    void                   decode(std::span<const int32_t> tokens);
 
     std::unique_ptr<llama_model, void (*)(llama_model *)>     model_;
     std::unique_ptr<llama_context, void (*)(llama_context *)> context_;

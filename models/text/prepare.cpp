@@ -180,7 +180,7 @@ PrepareResult prepare_tokens(
 
 // --- cache ---------------------------------------------------------------------------------------
 
-static bool is_token_file(const std::string & path) {
+bool is_token_file(const std::string & path) {
     std::ifstream in(path, std::ios::binary);
     char          magic[8] = {};
     return fs::is_regular_file(path) && in.read(magic, 8) && std::memcmp(magic, "GTTOKENS", 8) == 0;

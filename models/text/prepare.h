@@ -40,6 +40,8 @@ PrepareResult prepare_tokens(
     const Tokenizer & tokenizer, const PrepareOptions & options, const std::string & output
 );
 
+bool is_token_file(const std::string & path);
+
 struct CachedTokens {
     std::string path;
     int         n_files = 0, n_skipped = 0;  // as in PrepareResult; 0: the input is a token file

@@ -1,6 +1,7 @@
 #include "models/text/text-data.h"
 
 #include "ggml-train/evaluator.h"
+#include "models/text/measures.h"
 
 #include <algorithm>
 
@@ -12,7 +13,11 @@ Batch TextData::train(uint64_t step, int64_t n) {
 
 Score TextData::validate(Evaluator & evaluator, bool) {
     const std::vector<Batch> batches = validation(evaluator.graph().options().B);
-    return {.loss = batches.empty() ? -1.0 : evaluator.mean_loss(batches)};
+    if (batches.empty()) {
+        return {};
+    }
+    const double loss = evaluator.mean_loss(batches);
+    return {.loss = loss, .bits_per_byte = text_loss(loss, batches, tokenizer_).bits_per_byte()};
 }
 
 // The validation windows in batches of B; the last batch is padded with ignored labels.

@@ -3,6 +3,7 @@
 
 #include "ggml-train/data.h"
 #include "models/text/token-data.h"
+#include "models/text/tokenizer.h"
 
 namespace gt {
 
@@ -15,9 +16,9 @@ struct TextDataOptions {
 
 class TextData : public Data {
 public:
-    // REQUIRES: tokens outlive it.
-    TextData(const TokenData & tokens, const TextDataOptions & options)
-        : tokens_(tokens), options_(options) {}
+    // REQUIRES: tokens and tokenizer outlive it.
+    TextData(const TokenData & tokens, const Tokenizer & tokenizer, const TextDataOptions & options)
+        : tokens_(tokens), tokenizer_(tokenizer), options_(options) {}
 
     Batch    train(uint64_t step, int64_t n) override;
     Score    validate(Evaluator & evaluator, bool last) override;
@@ -27,6 +28,7 @@ private:
     std::vector<Batch> validation(int64_t B) const;
 
     const TokenData & tokens_;
+    const Tokenizer & tokenizer_;
     TextDataOptions   options_;
 };
 

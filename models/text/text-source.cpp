@@ -225,11 +225,17 @@ bool TextReader::next_text(TextPart & part) {
     return true;
 }
 
+std::string TextReader::where() const {
+    return files_[file_].path + ":" + std::to_string(line_);
+}
+
 std::string TextReader::field_of(const std::string & line) const {
-    const std::string where = files_[file_].path + ":" + std::to_string(line_);
-    const auto        json  = Json::parse(line);
+    if (field_.empty()) {
+        return line;
+    }
+    const auto json = Json::parse(line);
     if (!json || !json->is_object()) {
-        throw Error(where + ": is not a JSON object");
+        throw Error(where() + ": is not a JSON object");
     }
     if (auto value = json->string(field_)) {
         return *std::move(value);
@@ -241,7 +247,7 @@ std::string TextReader::field_of(const std::string & line) const {
         }
     }
     throw Error(
-        where + ": no text field \"" + field_ +
+        where() + ": no text field \"" + field_ +
         "\"; fields with text: " + (fields.empty() ? "none" : fields) + "; choose one with --field"
     );
 }

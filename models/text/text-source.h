@@ -27,7 +27,7 @@ struct TextPart {
 
 class TextReader {
 public:
-    // field: the one to read from .jsonl objects. tail: this last fraction of every plain text file
+    // field: the one to read from .jsonl objects; empty: the whole line, not parsed. tail: this last fraction of every plain text file
     // becomes a separate document (for validation, if there are few files); 0: no split.
     TextReader(std::vector<TextFile> files, std::string field, double tail);
     ~TextReader();
@@ -37,6 +37,9 @@ public:
     // Reads the next part, at most about 1 MB; false at the end. Throws an Error that names file and
     // line.
     bool next(TextPart & part);
+
+    // Of a .jsonl file: the place of the last part, file:line.
+    std::string where() const;
 
     uint64_t n_done() const;  // bytes on disk
     uint64_t n_total() const;

@@ -81,11 +81,19 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
         });
         return tokens;
     }
+    return tokenize(text, false);
+}
+
+std::vector<int32_t> Tokenizer::encode_special(std::string_view text) const {
+    return tokenize(text, true);
+}
+
+std::vector<int32_t> Tokenizer::tokenize(std::string_view text, bool special) const {
     std::vector<int32_t> tokens(text.size() + 16);
     const auto           tokenize = [&] {
         return llama_tokenize(
                       vocab_, text.data(), static_cast<int32_t>(text.size()), tokens.data(),
-                      static_cast<int32_t>(tokens.size()), /*add_special*/ false, /*parse_special*/ false
+                      static_cast<int32_t>(tokens.size()), /*add_special*/ false, special
                   );
     };
     int32_t n = tokenize();
@@ -132,6 +140,38 @@ std::string Tokenizer::decode(std::span<const int32_t> tokens) const {
     GT_CHECK(n >= 0, "libllama asked for more room twice");
     text.resize(n);
     return text;
+}
+
+std::string Tokenizer::piece(int32_t token) const {
+    std::string text(32, '\0');
+    const auto  write = [&] {
+        return llama_token_to_piece(
+             vocab_, token, text.data(), static_cast<int32_t>(text.size()), /*lstrip*/ 0,
+             /*special*/ true
+         );
+    };
+    int32_t n = write();
+    if (n < 0) {
+        text.resize(-n);
+        n = write();
+    }
+    text.resize(n);
+    return text;
+}
+
+std::string Tokenizer::name(int32_t token) const {
+    const std::string text = piece(token);
+    return text.empty() ? llama_vocab_get_text(vocab_, token) : text;
+}
+
+int64_t Tokenizer::n_bytes(int32_t token) const {
+    char          none[1];
+    const int32_t n = llama_token_to_piece(vocab_, token, none, 0, /*lstrip*/ 0, /*special*/ false);
+    return n < 0 ? -n : n;
+}
+
+bool Tokenizer::ends_turn(int32_t token) const {
+    return llama_vocab_is_eog(vocab_, token);
 }
 
 }  // namespace gt

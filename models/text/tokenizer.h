@@ -39,9 +39,27 @@ public:
     // REQUIRES: the previous part ended with a newline.
     std::vector<int32_t> encode_next(std::string_view text) const;
 
+    // Names of special tokens become these tokens, as in a prompt that llama.cpp makes of a chat.
+    std::vector<int32_t> encode_special(std::string_view text) const;
+
     std::string decode(std::span<const int32_t> tokens) const;
 
+    // The bytes of one token, as llama.cpp writes them; of a special token, its name. That of the byte
+    // vocabulary has none.
+    std::string piece(int32_t token) const;
+
+    // The same, but every special token has its name in the vocabulary, which encode_special knows.
+    std::string name(int32_t token) const;
+
+    // Bytes of text that the token represents; none for a special token.
+    int64_t n_bytes(int32_t token) const;
+
+    // Whether llama.cpp stops at this token: the end of a turn or of the text.
+    bool ends_turn(int32_t token) const;
+
 private:
+    std::vector<int32_t> tokenize(std::string_view text, bool special) const;
+
     const llama_vocab *                                   vocab_ = nullptr;
     std::unique_ptr<llama_model, void (*)(llama_model *)> model_;
     int64_t                                               n_tokens_ = 0;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every ```sh block of every page (README.md, CONTRIBUTING.md, the READMEs of folders), in order, in an
-# empty folder per page with books/ in it; checks that every file and link the pages name exists.
+# empty folder per page with books/, instruct.gguf and chats.jsonl in it; checks that every file and link the pages name exists.
 # usage: e2e-readme.sh BIN_DIR WORK_DIR
 set -euo pipefail
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
@@ -12,6 +12,7 @@ pages=$(cd "$source_dir" && find README.md CONTRIBUTING.md ggml-train models opt
 run_page() {
     mkdir -p "$2/books" "$2/build"
     cp text.txt "$2/books/"
+    cp instruct.gguf chats.jsonl "$2/"
     ln -s "$bin" "$2/build/bin"
     {
         echo 'train-vit() { command train-vit "$@" --steps 2; }'
@@ -22,6 +23,11 @@ run_page() {
     echo "e2e-readme: the commands of $1 work"
 }
 
+echo "{% for m in messages %}{{ m['role'] + ': ' + m['content'] }}\x~{% endfor %}" >template.jinja
+tiny llama instruct.gguf --context 64 --chat-template template.jinja
+for ((i = 0; i < 40; ++i)); do
+    echo '{"prompt": "Where is the ant?", "completion": "Under stone '$i'."}'
+done >chats.jsonl
 for page in $pages; do
     run_page "$page" "${page//\//-}"
 done
@@ -33,6 +39,7 @@ for host in ben cleo; do
 done
 grep -q "fetching the model from the run" README.md/out.txt || fail "cleo did not take the model from the run"
 ! cmp -s README.md/anna-trained.gguf README.md/small-trained.gguf || fail "two hosts trained the model of one"
+[ -s tools-fine-tune.md/mine.gguf ] || fail "the commands of tools/fine-tune.md did not make mine.gguf"
 [ -s tools-README.md/tiny-f16.gguf ] || fail "the commands of tools/README.md did not make tiny-f16.gguf"
 
 # files in `code` from the top folder (a name with * is a pattern), links from the page's folder
@@ -45,7 +52,7 @@ for page in $pages; do
         [ -e "$source_dir/$(dirname "$page")/$link" ] || fail "$page links to $link, which does not exist"
     done < <(grep -oE '\]\([^):#]+\)' "$source_dir/$page" | sed 's/^](//; s/)$//' | sort -u)
 done
-for program in "$bin"/{new-model,prepare-data,train-gpt,train-vit,generate,classify,export,hub,plan,selftest}; do
+for program in "$bin"/{new-model,prepare-data,train-gpt,train-vit,generate,evaluate,classify,export,hub,plan,selftest}; do
     "$program" --help >/dev/null || fail "$program --help"
 done
 echo "e2e-readme: passed"

@@ -68,7 +68,7 @@ expect 0 "trained model" train -m gpt2.gguf --data books --steps 2 --out books-r
 
 # every program has --version and suggests the flag that was meant
 n=0
-for tool in new-model prepare-data train-gpt train-vit generate classify export hub plan selftest; do
+for tool in new-model prepare-data train-gpt train-vit generate evaluate classify export hub plan selftest; do
     [ -x "$bin/$tool" ] || continue
     ((++n))
     expect 0 "usage: $tool" "$bin/$tool" --help

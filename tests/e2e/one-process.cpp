@@ -125,12 +125,13 @@ bool train_host(
     const RunPlan &     plan,
     const ModelFile &   model,
     const TokenData &   tokens,
+    const Tokenizer &   tokenizer,
     Table &             table,
     const std::string & host,
     const ModelFile &   trained
 ) {
     TextData data(
-        tokens,
+        tokens, tokenizer,
         {.seed = plan.seed, .host = host, .T = plan.T, .n_val = plan.eval_batches * plan.batch}
     );
     bool same = false;
@@ -182,7 +183,7 @@ int run(char ** argv) {
     std::vector<std::thread> threads;
     for (const std::string & host : hosts) {
         threads.emplace_back([&, host] {
-            n_same += train_host(plan, model.file, tokens, table, host, trained) ? 1 : 0;
+            n_same += train_host(plan, model.file, tokens, tokenizer, table, host, trained) ? 1 : 0;
         });
     }
     for (std::thread & thread : threads) {

@@ -15,11 +15,12 @@ static Reference plain_attention(const Attention & a, const Floats & qkv, const 
     for (int64_t row = 0; row < a.B * a.H * a.T; ++row) {
         const int64_t b = row / (a.H * a.T), h = row / a.T % a.H, i = row % a.T;
         const int64_t hkv = h / (a.H / a.Hkv), n = a.causal ? i + 1 : a.T;
+        const int64_t from = a.segment(b, i);
         const auto    at = [&](int64_t t, int64_t head) { return (b * a.T + t) * ld + head * a.D; };
         const int64_t q = at(i, h), out = (b * a.T + i) * ldo + h * a.D;
         Doubles       p(n), dp(n);
         double        total = 0, delta = 0;
-        for (int64_t j = 0; j < n; ++j) {
+        for (int64_t j = from; j < n; ++j) {
             const int64_t k = at(j, a.H + hkv);
             for (int64_t d = 0; d < a.D; ++d) {
                 p[j] += scale * qkv[q + d] * qkv[k + d];
@@ -27,7 +28,7 @@ static Reference plain_attention(const Attention & a, const Floats & qkv, const 
             total += std::exp(p[j]);
         }
         ref.lse[row] = std::log(total);
-        for (int64_t j = 0; j < n; ++j) {
+        for (int64_t j = from; j < n; ++j) {
             const int64_t v = at(j, a.H + a.Hkv + hkv);
             p[j]            = std::exp(p[j]) / total;
             for (int64_t d = 0; d < a.D; ++d) {
@@ -37,7 +38,7 @@ static Reference plain_attention(const Attention & a, const Floats & qkv, const 
             }
             delta += p[j] * dp[j];
         }
-        for (int64_t j = 0; j < n; ++j) {
+        for (int64_t j = from; j < n; ++j) {
             const int64_t k  = at(j, a.H + hkv);
             const double  ds = p[j] * (dp[j] - delta) * scale;
             for (int64_t d = 0; d < a.D; ++d) {
@@ -97,4 +98,27 @@ TEST_CASE("attention_shares_key_heads_between_query_heads") {
 TEST_CASE("attention_survives_large_scores") {
     check({.B = 1, .T = 150, .H = 2, .Hkv = 2, .D = 64, .causal = true}, 12.0f);
     check({.B = 1, .T = 150, .H = 2, .Hkv = 2, .D = 64, .causal = false}, 12.0f);
+}
+
+TEST_CASE("attention_stays_within_segments") {
+    for (const int64_t T : {17, 97, 301}) {
+        for (const int32_t longest : {1, 5, 70, 260}) {
+            // two sequences with segments of different lengths
+            std::vector<int32_t> places(2 * T);
+            for (int64_t i = 0; i < 2 * T; ++i) {
+                const bool begins = i % T == 0 || places[i - 1] + 1 >= longest - i / T;
+                places[i]         = begins ? 0 : places[i - 1] + 1;
+            }
+            check(
+                {.B         = 2,
+                 .T         = T,
+                 .H         = 2,
+                 .Hkv       = 1,
+                 .D         = 24,
+                 .causal    = true,
+                 .positions = places.data()},
+                1.0f
+            );
+        }
+    }
 }

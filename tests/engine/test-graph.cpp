@@ -234,6 +234,47 @@ TEST_CASE("the_loss_graph_agrees_with_the_training_graph_and_ignores_what_it_sho
     }
 }
 
+// Chats that share a sample, in every form: loss and gradient of each are those of the chat alone.
+TEST_CASE("a_segment_has_the_loss_and_gradient_that_it_has_alone", "[device]") {
+    constexpr int64_t T = 17, kLength = 7;
+    for (const char * arch : {"gpt2", "llama", "qwen3"}) {
+        for (Form form : {Form::portable, Form::fused, Form::device}) {
+            if (form == Form::device && arch != std::string("gpt2")) {
+                continue;  // emulation is slow
+            }
+            INFO(arch << ", form " << static_cast<int>(form));
+            const std::string device = form == Form::device ? "fake" : "cpu";
+            const ModelConfig c      = small(arch);
+            Setup             packed(c, form, device), alone(c, form, device);
+            packed.options.packed = true;
+            Batch batch           = some_batch(c, 2, T);
+            for (int32_t i = 0; i < 2 * T; ++i) {
+                batch.positions.push_back(i % T % kLength);
+            }
+            StepGraph together(packed.backend, *packed.model, packed.options);
+            StepGraph one(alone.backend, *alone.model, alone.options);
+            for (size_t begin = 0; begin < 2 * T;) {
+                size_t end = begin + 1;
+                while (end < 2 * T && batch.positions[end] > 0) {
+                    ++end;
+                }
+                Batch mine = batch, only = batch.blank();
+                only.tokens.assign(2 * T, 0);
+                for (size_t i = 0; i < 2 * T; ++i) {
+                    mine.labels[i] = i >= begin && i < end ? batch.labels[i] : -1;
+                }
+                for (size_t i = begin; i < end; ++i) {
+                    only.tokens[i - begin] = batch.tokens[i];
+                    only.labels[i - begin] = batch.labels[i];
+                }
+                CHECK(together.run(mine) == Approx(one.run(only)).epsilon(1e-5));
+                CHECK(difference(packed.grads(), alone.grads()) < 2e-5);
+                begin = end;
+            }
+        }
+    }
+}
+
 // Of the context 1024 over that of 256.
 static double growth_of_activations(Form form) {
     ModelConfig c = small("gpt2");

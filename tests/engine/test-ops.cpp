@@ -22,6 +22,15 @@ std::vector<int32_t> some_ids(size_t n, int32_t V) {
     return ids;
 }
 
+// Places of n tokens in segments of up to 7; a segment ends with its sample of T tokens.
+std::vector<int32_t> some_segments(int32_t n, int32_t T) {
+    std::vector<int32_t> places;
+    for (int32_t i = 0; i < n; ++i) {
+        places.push_back(i % T % 7);
+    }
+    return places;
+}
+
 ggml_tensor *
 causal(Ops & ops, ggml_tensor * qkv, int64_t T, int64_t H, int64_t Hkv, int64_t D, bool causal) {
     return ops.attention(qkv, {.T = T, .H = H, .Hkv = Hkv, .D = D, .causal = causal});
@@ -93,6 +102,14 @@ const std::vector<Case> & cases() {
          {{3 * 3 * 16, 22}},
          {},
          [](Ops & o, const Args & a) { return causal(o, a[0], 11, 3, 3, 16, false); }},
+        {"attention in segments",
+         {{(4 + 2) * 8, 34}},
+         {some_segments(34, 17)},
+         [](Ops & o, const Args & a) {
+             return o.attention(
+                 a[0], {.T = 17, .H = 4, .Hkv = 1, .D = 8, .causal = true, .positions = a[1]}
+             );
+         }},
         {"grouped heads",
          {{(6 + 4) * 8, 34}},
          {},

@@ -117,6 +117,20 @@ TEST_CASE("speed_memory_and_time_left_are_right") {
     CHECK_THAT(log.line(), Contains("100/100 100%") && !Contains("left"));
 }
 
+TEST_CASE("a_validation_on_text_says_perplexity_and_bits_per_byte") {
+    Fixture f;
+    {
+        StepLog log(f.dir.path(), 0, f.options(0));
+        log.eval(30, 0.6931472f, -1.0f, 0.25f);
+        log.eval(40, 0.5f, 0.75f);
+    }
+    CHECK_THAT(
+        f.text(), Contains("step 30: validation loss 0.6931, perplexity 2, 0.2500 bits per byte") &&
+                      Contains("step 40: validation loss 0.5000, accuracy 75.0 %\n")
+    );
+    CHECK_THAT(read_text(f.dir / "metrics.jsonl"), Contains("\"val_bits_per_byte\":0.25}"));
+}
+
 TEST_CASE("a_terminal_gets_the_most_valuable_fields_that_fit") {
     Fixture        f;
     size_t         width   = 200;

@@ -106,3 +106,11 @@ if(GT_SANITIZE)
     target_compile_options(httplib PRIVATE -O0)  # optimized and sanitized, GCC takes 15 minutes
 endif()
 target_link_libraries(httplib PUBLIC OpenSSL::SSL OpenSSL::Crypto Threads::Threads)
+
+# llama.cpp's engine of chat templates, without the rest of its common library
+file(GLOB jinja_sources ${GT_LLAMA_CPP_DIR}/common/jinja/*.cpp)
+add_library(jinja STATIC EXCLUDE_FROM_ALL
+    ${jinja_sources} ${GT_LLAMA_CPP_DIR}/common/json.cpp ${GT_LLAMA_CPP_DIR}/common/unicode.cpp)
+target_include_directories(jinja SYSTEM PUBLIC ${GT_LLAMA_CPP_DIR}/common PRIVATE ${GT_LLAMA_CPP_DIR}/vendor)
+target_compile_options(jinja PRIVATE -w -O1)
+target_link_libraries(jinja PRIVATE ggml)

@@ -223,20 +223,29 @@ void test_cross_entropy(SelftestTable & table, int64_t rows, int64_t V, int64_t 
     }
 }
 
-void test_attention(SelftestTable & table, const cuda::Attention & a) {
-    const auto tokens = a.B * a.T;
-    const auto qkv    = selftest_values(tokens * (a.H + 2 * a.Hkv) * a.D, 18),
-               d_o    = selftest_values(tokens * a.H * a.D, 19);
+// segment: tokens per segment; 0: a sequence is one segment.
+void test_attention(SelftestTable & table, cuda::Attention a, int32_t segment = 0) {
+    const auto           tokens = a.B * a.T;
+    std::vector<int32_t> places(static_cast<size_t>(tokens));
+    for (size_t i = 0; segment > 0 && i < places.size(); ++i) {
+        places[i] = static_cast<int32_t>(i % static_cast<size_t>(a.T)) % segment;
+    }
+    const DeviceArray<int32_t> dev_places(places);
+    a.positions    = segment > 0 ? places.data() : nullptr;
+    const auto qkv = selftest_values(tokens * (a.H + 2 * a.Hkv) * a.D, 18),
+               d_o = selftest_values(tokens * a.H * a.D, 19);
     auto o = filled(d_o.size()), lse = filled(tokens * a.H), dqkv = filled(qkv.size());
     cpu::attention(kWhole, a, qkv.data(), o.data(), lse.data());
     cpu::attention_back(kWhole, a, qkv.data(), o.data(), lse.data(), d_o.data(), dqkv.data());
     const DeviceArray<float> dev_qkv(qkv), dev_d_o(d_o), dev_o(o.size()), dev_lse(lse.size()),
         dev_dqkv(qkv.size()), delta(lse.size());
+    a.positions = segment > 0 ? static_cast<const int32_t *>(dev_places) : nullptr;
     cuda::attention(nullptr, a, dev_qkv, dev_o, dev_lse);
     cuda::attention_back(nullptr, a, dev_qkv, dev_o, dev_lse, dev_d_o, delta, dev_dqkv);
     const std::string name = format(
-        "attention B%lld T%lld H%lld/%lld D%lld%s", (long long) a.B, (long long) a.T,
-        (long long) a.H, (long long) a.Hkv, (long long) a.D, a.causal ? "" : " both ways"
+        "attention B%lld T%lld H%lld/%lld D%lld%s%s", (long long) a.B, (long long) a.T,
+        (long long) a.H, (long long) a.Hkv, (long long) a.D, a.causal ? "" : " both ways",
+        segment > 0 ? " in segments" : ""
     );
     table.close(name, dev_o.get(), o, 1e-5);
     table.close(name + " lse", dev_lse.get(), lse, 1e-5);
@@ -279,6 +288,7 @@ void selftest_cuda_layers(SelftestTable & table) {
         test_attention(table, {.B = 1, .T = 5, .H = 2, .Hkv = 1, .D = 8, .causal = true});
         if (!small) {
             test_attention(table, {.B = 2, .T = 33, .H = 2, .Hkv = 2, .D = 32, .causal = true});
+            test_attention(table, {.B = 2, .T = 75, .H = 2, .Hkv = 1, .D = 32, .causal = true}, 34);
             test_attention(table, {.B = 1, .T = 50, .H = 4, .Hkv = 2, .D = 64, .causal = true});
             test_attention(table, {.B = 1, .T = 17, .H = 1, .Hkv = 1, .D = 80, .causal = false});
             test_attention(table, {.B = 1, .T = 40, .H = 1, .Hkv = 1, .D = 128, .causal = true});

@@ -33,7 +33,8 @@ static double activations(ModelConfig config, int64_t n_blocks, const RunPlan & 
              .form       = form_of(plan),
              .recompute  = plan.recompute ? Recompute::all : Recompute::cheap,
              .mixup      = plan.mixup,
-             .depth      = plan.depth}
+             .depth      = plan.depth,
+             .packed     = plan.packed}
         );
     return static_cast<double>(graph.activation_bytes());
 }

@@ -186,7 +186,8 @@ void TrainRank::make_graphs(const RunPlan & plan, const ModelConfig & config) {
         .recompute  = plan.recompute ? Recompute::all : Recompute::cheap,
         .smoothing  = plan.smoothing,
         .mixup      = plan.mixup,
-        .depth      = plan.depth};
+        .depth      = plan.depth,
+        .packed     = plan.packed};
     graph_ = std::make_unique<WatchedGraph>(slowed(make_graph(options), plan.batch), watch_, true);
     options.goal      = plan.logits ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
     options.smoothing = 0.0f;

@@ -157,7 +157,10 @@ private:
         const Score score = Evaluator(ranks_, rank_.eval()).validate(data_, at_end());
         n_validation_     = n_work_;
         if (score.loss >= 0.0) {
-            log_->eval(step, static_cast<float>(score.loss), static_cast<float>(score.accuracy));
+            log_->eval(
+                step, static_cast<float>(score.loss), static_cast<float>(score.accuracy),
+                static_cast<float>(score.bits_per_byte)
+            );
         }
     }
 

@@ -132,9 +132,13 @@ TrainFlags begin_session(TrainFlags train, const Flags & given, const NodesFlags
 }
 
 void check_flags(const TrainFlags & train, const Flags & given, bool alone) {
-    const int n_lengths = given.given("steps") + given.given("tokens") + given.given("hours");
+    int n_lengths = 0;
+    for (const char * name : {"steps", "tokens", "epochs", "hours"}) {
+        n_lengths += given.given(name);
+    }
     if (n_lengths > 1) {
-        throw UsageError("--steps, --tokens and --hours each decide the length of the run; give one"
+        throw UsageError(
+            "--steps, --tokens, --epochs and --hours each decide the length of the run; give one"
         );
     }
     if (train.extend > 0 && (!alone || train.fresh)) {
@@ -203,7 +207,9 @@ static bool extend(Flags::Values & run, uint64_t step, int64_t n_more) {
             was_finished = steps > 0 && step >= static_cast<uint64_t>(steps);
             value        = std::to_string(steps + (was_finished ? n_more : 0));
         }
-        value = name == "tokens" && n_more > 0 ? "0" : value;  // they would decide the steps
+        if ((name == "tokens" || name == "epochs") && n_more > 0) {
+            value = "0";  // they would decide the steps
+        }
     }
     return was_finished;
 }
@@ -269,6 +275,11 @@ TrainFlags choose_defaults(TrainFlags f, const RunInput & in) {
     }
     if (f.tokens > 0) {
         f.steps = std::max<int64_t>(1, f.tokens / (f.batch * in.T));
+    }
+    if (f.steps == 0 && f.hours == 0.0 && (f.epochs > 0.0 || in.epochs > 0.0)) {
+        f.epochs           = f.epochs > 0.0 ? f.epochs : in.epochs;
+        const double steps = f.epochs * static_cast<double>(in.n_samples);
+        f.steps = std::max<int64_t>(1, static_cast<int64_t>(steps / static_cast<double>(f.batch)));
     }
     if (f.steps == 0 && f.hours == 0.0) {
         // twenty tokens per weight, but every sample at most ten times
@@ -381,6 +392,7 @@ RunPlan make_plan(
     plan.logits       = in.logits;
     plan.mixup        = in.mixup;
     plan.depth        = in.depth;
+    plan.packed       = in.packed;
     plan.steps        = whole_rounds(train);
     if (plan.threads == 0) {
         plan.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

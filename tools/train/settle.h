@@ -21,11 +21,13 @@ struct RunInput {
     int64_t          T         = 0;    // tokens per sample
     int64_t          n_samples = 0;    // in the training data
     int64_t     batch = 0, micro = 0;  // defaults for this kind of data; 0: by tokens, by memory
+    double      epochs       = 0.0;    // the same; 0: by weights and tokens
     std::string unit         = "tokens";
     int64_t     n_per_sample = 0;              // units in one sample
     bool        logits       = false;          // validation needs logits
     bool        mixup = false, depth = false;  // used by the batches: see batch.h
-    bool        alone = true;                  // no other hosts
+    bool        packed = false;                // the same
+    bool        alone  = true;                 // no other hosts
     std::string data_text;                     // for the summary: "1.02M tokens in 3 files, ..."
 };
 

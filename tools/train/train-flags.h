@@ -18,7 +18,7 @@ struct TrainFlags {
     bool                     pictures = false;  // no flags about tokens
 
     int64_t      batch = 0, micro = 0, context = 0, steps = 0, tokens = 0;
-    double       hours     = 0.0;
+    double       epochs = 0.0, hours = 0.0;
     uint64_t     seed      = 1;
     float        clip      = 1.0f;
     float        smoothing = 0.0f;
@@ -40,15 +40,21 @@ struct TrainFlags {
                      : "samples per step on each host; 0: about 8192 tokens"
         );
         visit(
-            "context,c", context, pictures ? "" : "tokens per sample; 0: the model's context length"
+            "context,c", context,
+            pictures ? "" : "tokens per sample; 0: the model's context length, at most 2048"
         );
         visit(
             "steps", steps,
             pictures ? "number of weight updates, instead of --epochs"
-                     : "number of weight updates; 0: from --tokens or --hours, else from model and "
-                       "data size"
+                     : "number of weight updates; 0: from --tokens, --epochs or --hours, else from "
+                       "the kind and size of model and data"
         );
         visit("tokens", tokens, pictures ? "" : "number of training tokens, instead of --steps");
+        visit(
+            "epochs", epochs,
+            pictures ? "passes over all pictures; 0: 20"
+                     : "passes over the data, instead of --steps"
+        );
         visit(
             "hours", hours, "approximate duration, instead of --steps; not with other hosts", {}, 0
         );
@@ -135,6 +141,7 @@ struct RunPlan : TrainFlags {
     int64_t       n_per_sample = 0;              // units in one sample
     bool          logits       = false;          // validation needs logits, not only the loss
     bool          mixup = false, depth = false;  // used by the batches: see batch.h
+    bool          packed = false;                // the same
     std::string   checkpoint;                    // to resume from; empty: start
     bool          owns_export = false;           // the run has written it before
     std::string   data_text;                     // for the summary: "1.02M tokens in 3 files, ..."
