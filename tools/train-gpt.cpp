@@ -144,6 +144,7 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
         .n_samples    = static_cast<int64_t>(tokens.info().n_train) / f.context,
         .n_per_sample = f.context,
         .alone        = session.alone(),
+        .up_rate      = given.nodes.up_rate(),
         .data_text    = text_summary(cached, tokens.info())};
     const RunPlan plan = make_plan(settle(f, flags, in, session), flags, in, folder);
     TextData      data(
