@@ -3,6 +3,8 @@
 #include "optim/local-steps.h"
 #include "optim/on-device.h"
 
+#include <algorithm>
+
 namespace gt {
 
 // --- names -----------------------------------------------------------------------------------------
@@ -88,8 +90,9 @@ static Resolved resolve(const OptimOptions & o) {
         .sign         = is_on(o.sign, signs),
         .restore_norm = is_on(o.restore_norm, row.restores_norm),
         .every        = o.every == 0 ? row.every : o.every,
-        .fragments    = row.has_fragments ? o.fragments : 1,
-        .chunk        = parse_chunk(o.chunk)};
+        .fragments = row.fragments == 0 || o.fragments == 0 ? std::max<uint64_t>(1, row.fragments)
+                                                            : o.fragments,
+        .chunk     = parse_chunk(o.chunk)};
 }
 
 std::string default_replicator(bool alone) {
@@ -127,8 +130,8 @@ void check_options(const OptimOptions & o) {
     if (!(o.decay >= 0.0f && o.decay < 1.0f)) {
         throw Error("momentum-decay must be at least 0 and below 1");
     }
-    if (o.fragments < 1 || o.fragments > 1024) {
-        throw Error("fragments must be 1 to 1024");
+    if (o.fragments > 1024) {
+        throw Error("fragments must be at most 1024");
     }
     if (o.overlap && has_local_steps(o) && r.sends() && r.every * r.fragments < 2) {
         throw Error(o.replicator + " with overlap needs at least 2 steps per round");
@@ -156,7 +159,7 @@ static uint64_t layout_digest(const OptimOptions & o, const Resolved & r, const 
         o.overlap
     );
     text += r.restore_norm ? " restore-norm" : "";
-    text += r.replicator.has_fragments
+    text += r.replicator.fragments > 0
                 ? format(" fragments %llu", static_cast<unsigned long long>(r.fragments))
                 : "";
     for (const KindOptions & kind : {o.matrix, o.embedding, o.vector}) {
@@ -201,8 +204,10 @@ make_layout(const OptimOptions & o, const Resolved & r, const Units & units) {
         .replicator = r.replicator.id,
         .wire       = r.wire,
         .layout     = layout_digest(o, r, units.shapes())};
+    OptimOptions settled = o;
+    settled.fragments    = r.fragments;
     return std::make_unique<Layout>(
-        units, head, r.every, r.replicator.make(o, units.shapes(), r.wire),
+        units, head, r.every, r.replicator.make(settled, units.shapes(), r.wire),
         r.replicator.dense ? make_dense(o, units.shapes(), Wire::fp32) : nullptr
     );
 }

@@ -43,7 +43,7 @@ struct OptimOptions {
     float       decay      = 0.95f;    // of the momentum, per step
     uint64_t    every      = 0;        // steps per round; 0: the replicator's default
     uint64_t    seed       = 0;        // random: of the choice of rows
-    uint64_t    fragments  = 4;        // loco: parts of the model that take turns in rounds
+    uint64_t    fragments  = 0;        // loco: parts of the model that take turns; 0: its default
 
     float       residual_decay = 0.95f;   // sparseloco: of the unsent remainder, per round
     float       outer_lr       = -1.0f;   // below 0: the replicator's default
@@ -79,11 +79,12 @@ struct OptimOptions {
         );
         visit(
             "steps-per-round,every", every,
-            "steps between exchanges; 0: 5 for loco, 30 for diloco and sparseloco, otherwise 1"
+            "steps between exchanges; 0: 30 for diloco and sparseloco, otherwise 1"
         );
         visit(
             "fragments", fragments,
-            "loco: parts of the model that take turns; each round exchanges one of them"
+            "loco: parts of the model that take turns, one each round; 0: 4, or more to keep to "
+            "--up-limit and --day-cap"
         );
         visit(
             "overlap", overlap, "exchange a round while the next gradient is computed", {"0", "1"}

@@ -33,7 +33,8 @@ struct ReplicatorRow {
     // what "auto" or 0 means in the options
     const char * rule;
     const char * wire;
-    uint64_t     every = 1;
+    uint64_t     every     = 1;
+    uint64_t     fragments = 0;  // local steps: 0 here means that the option does not apply
     // local steps: what a negative outer_lr or outer_momentum means
     float outer_lr       = 0.7f;
     float outer_momentum = 0.9f;
@@ -42,7 +43,6 @@ struct ReplicatorRow {
     bool subtract_missed_mean = true;   // see DecoupledOptions
     bool decays_residual      = false;  // local steps: residual_decay applies
     bool restores_norm        = false;  // local steps: of the mean change
-    bool has_fragments        = false;  // local steps: the option applies
 
     MakeReplicator * make      = nullptr;  // null: sends nothing
     MakeOnDevice *   on_device = nullptr;  // null: no kernels, tensors must be in host memory

@@ -6,15 +6,14 @@
 // For each replicator: bytes per round, seconds per step on the given links, GB per day. A step takes the
 // time of the gradient plus that of the transfer, or with overlap the longer of the two. The hub is on the
 // line of its host, in hosts.txt the first with an address; without --nodes, the first one.
-#include "ggml-train/graph/graph.h"
-#include "models/blocks.h"
+#include "ggml-train/shard/weights.h"
 #include "models/init.h"
 #include "tools/cli/flags.h"
 #include "tools/train/cost.h"
 #include "tools/verbs.h"
 
 #include <algorithm>
-#include <chrono>
+#include <limits>
 #include <thread>
 
 using namespace gt;
@@ -46,7 +45,8 @@ struct PlanFlags {
             "GB a host may send per day: names the --fragments that fit; 0: any", {}, 0
         );
         visit(
-            "fragments", optim.fragments, "loco: parts of the model that take turns", {}, 1, 1024
+            "fragments", optim.fragments,
+            "loco: parts of the model that take turns; 0: 4, or more to fit --day-cap", {}, 0, 1024
         );
         visit("top-k", optim.top_k, "demo, sparseloco: values sent per chunk", {}, 1);
         visit(
@@ -56,36 +56,6 @@ struct PlanFlags {
         visit("wire", optim.wire, "type of the values sent");
     }
 };
-
-double measure(const PlanFlags & f, const ModelFile & model) {
-    const Backend backend(
-        "cpu", f.threads ? f.threads : static_cast<int>(std::thread::hardware_concurrency())
-    );
-    const auto graph_model = make_model(backend, model.config, true);
-    for (const ModelTensor & tensor : model.tensors) {
-        graph_model->weights().set(graph_model->weights().at(tensor.spec.name), tensor.data);
-    }
-    const bool images = takes_images(model.config);
-    StepGraph  graph(
-         backend, *graph_model,
-         {.B          = 1,
-          .T          = images ? model.config.n_positions() : f.context,
-          .image_size = model.config.image_size,
-          .channels   = model.config.channels}
-     );
-    const int64_t pixels =
-        model.config.image_size * model.config.image_size * model.config.channels;
-    const Batch batch{
-        .n_samples = 1,
-        .tokens    = std::vector<int32_t>(images ? 0 : f.context),
-        .images    = std::vector<float>(images ? pixels : 0),
-        .labels    = std::vector<int32_t>(images ? 1 : f.context)};
-    graph.run(batch);
-    const auto from = std::chrono::steady_clock::now();
-    graph.run(batch);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count() *
-           static_cast<double>(f.batch);
-}
 
 Hosts lines(const PlanFlags & f) {
     Hosts run;
@@ -153,14 +123,12 @@ void print_plan(const PlanFlags & f, const ModelFile & model) {
 // The choice of --replicator auto; with a cap, the fewest fragments that keep to it.
 void print_choice(const PlanFlags & f, const ModelFile & model) {
     const std::vector<ParamView> params = param_shapes(tensor_specs(model.config));
+    constexpr double             kAny   = std::numeric_limits<double>::infinity();
     OptimOptions                 optim  = f.optim;
     optim.replicator                    = default_replicator(false);
-    const Hosts run                     = lines(f);
-    Cost        cost                    = estimate(optim, params, run, f.compute);
-    while (f.day_cap > 0.0 && cost.up_gb_day > f.day_cap && optim.fragments < 512) {
-        optim.fragments += (optim.fragments + 3) / 4;
-        cost = estimate(optim, params, run, f.compute);
-    }
+    const double up                     = f.day_cap > 0.0 ? f.day_cap * 1e9 / 86400.0 : kAny;
+    optim.fragments                     = fragments_within(optim, params, f.compute, up);
+    const Cost cost                     = estimate(optim, params, lines(f), f.compute);
     std::printf(
         "\n--replicator %s --fragments %llu: %.1f GB a day up; keeps about %.0f %% of what full "
         "synchronisation gains (tests/README.md)\n",
@@ -181,7 +149,10 @@ int gt::plan_main(Flags & flags, int argc, char ** argv) {
     const bool      images = takes_images(model.config);
     f.context = images ? model.config.n_positions() : f.context ? f.context : model.config.n_ctx;
     f.batch   = f.batch ? f.batch : std::max<int64_t>(1, 8192 / f.context);
-    f.compute = f.compute > 0.0 ? f.compute : measure(f, model);
+    const int threads =
+        f.threads ? f.threads : static_cast<int>(std::thread::hardware_concurrency());
+    f.compute =
+        f.compute > 0.0 ? f.compute : gradient_seconds(model, f.context, f.batch, {}, threads);
     print_plan(f, model);
     print_choice(f, model);
     return 0;

@@ -103,9 +103,13 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
     PrepareOptions source = f.prepare;
     source.inputs         = find_data(f, session.entry());
     source.threads        = f.threads;
-    const auto text       = open_text(source, tokenizer, model.file.keys.get(), given.model);
+    const auto text       = open_text(source, tokenizer, model.file.keys.get(), model_name(given));
     RunInput   in{
-          .model = &model, .T = f.context, .n_per_sample = f.context, .alone = session.alone()};
+          .model        = &model,
+          .T            = f.context,
+          .n_per_sample = f.context,
+          .alone        = session.alone(),
+          .up_rate      = given.nodes.up_rate()};
     text->describe(in);
     session.offer(model.file);
 

@@ -117,6 +117,7 @@ int train_vit(const VitFlags & given, const Flags & flags) {
              .n_per_sample = 1,
              .logits       = true,
              .alone        = session.alone(),
+             .up_rate      = given.nodes.up_rate(),
              .data_text    = images->summary()};
     const VitFlags run         = settle(f, flags, in, session);
     in.mixup                   = run.augment.mixup > 0.0f;

@@ -1,5 +1,5 @@
-// bench-optim — time of optimizer steps on the tensors of GPT-2 124M: fused AdamW, and DeMo (extract,
-// merge of two messages, update). Prints one line of JSON. The driver is tests/bench/optim-speed.
+// bench-optim — time of optimizer steps on the tensors of GPT-2 124M: fused AdamW, and demo and loco
+// (extract, merge of two messages, update). Prints one line of JSON. The driver is tests/bench/optim-speed.
 //
 //   bench-optim [threads] [repeats]
 #include "optim/optim.h"
@@ -33,6 +33,45 @@ struct Best {
     void   note(double x) { value = std::min(value, x); }
 };
 
+// Seconds per step of extract and apply with the messages of two hosts; the mean over the rounds after
+// which every weight has been exchanged once.
+struct Exchange {
+    Best   all, extract, apply, cpu;
+    size_t n_bytes = 0;  // of a message
+};
+
+static Exchange
+exchange(const OptimOptions & options, BenchModel & model, Workers & workers, int repeats) {
+    const auto n         = static_cast<int>(rounds_per_cycle(options));
+    auto       optimizer = make_optimizer(options, model.params(), workers);
+    Exchange   times;
+    for (int i = 0; i <= repeats; ++i) {
+        model.new_gradients(i + 1);
+        const double cpu     = cpu_seconds();
+        double       extract = 0.0, apply = 0.0;
+        times.n_bytes = 0;
+        for (int r = 0; r < n; ++r) {
+            const auto   begin = Clock::now();
+            const auto   step  = static_cast<uint64_t>(i * n + r);
+            const Bytes  ours  = optimizer->prepare(step, 1e-4f).message;
+            const double mid   = seconds_since(begin);
+            optimizer->apply(
+                {.step = step, .messages = {{"a", 1, ours}, {"b", 1, ours}}, .has_mine = true}
+            );
+            extract += mid / n;
+            apply += (seconds_since(begin) - mid) / n;
+            times.n_bytes += ours.size() / n;
+        }
+        if (i > 0) {
+            times.extract.note(extract);
+            times.apply.note(apply);
+            times.all.note(extract + apply);
+            times.cpu.note((cpu_seconds() - cpu) / n);
+        }
+    }
+    return times;
+}
+
 int main(int argc, char ** argv) {
     const int threads =
         argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::thread::hardware_concurrency());
@@ -40,7 +79,7 @@ int main(int argc, char ** argv) {
 
     Workers    workers(threads);
     BenchModel model(gpt2_shapes());
-    Best       adamw, demo, extract, merge, adamw_cpu, demo_cpu;
+    Best       adamw, adamw_cpu;
     {
         auto optimizer =
             make_optimizer({.replicator = "none", .rule = "adamw"}, model.params(), workers);
@@ -55,38 +94,19 @@ int main(int argc, char ** argv) {
             }
         }
     }
-    const OptimOptions options{.replicator = "demo", .rule = "sgd"};
-    auto               optimizer = make_optimizer(options, model.params(), workers);
-    model.new_gradients(1);
-    Bytes  other   = optimizer->prepare(0, 1e-4f).message;  // the message of the second host
-    size_t n_bytes = 0;
-    model.new_gradients(2);
-    for (int i = 0; i <= repeats; ++i) {
-        const auto   begin = Clock::now();
-        const double cpu   = cpu_seconds();
-        Round        round{.step = static_cast<uint64_t>(i), .has_mine = true};
-        round.messages.push_back({"a", 1, optimizer->prepare(i, 1e-4f).message});
-        const double mid = seconds_since(begin);
-        std::copy(
-            round.messages[0].bytes.begin(), round.messages[0].bytes.begin() + 40, other.begin()
-        );
-        round.messages.push_back({"b", 1, other});
-        n_bytes          = other.size();
-        const auto again = Clock::now();
-        optimizer->apply(round);
-        if (i > 0) {
-            extract.note(mid);
-            merge.note(seconds_since(again));
-            demo.note(mid + seconds_since(again));
-            demo_cpu.note(cpu_seconds() - cpu);
-        }
-    }
+    // the rule is sgd, so that the times are those of the exchange
+    const Exchange demo = exchange({.replicator = "demo", .rule = "sgd"}, model, workers, repeats);
+    const Exchange loco = exchange({.replicator = "loco", .rule = "sgd"}, model, workers, repeats);
     std::printf(
         "{\"threads\": %d, \"adamw_s\": %.4f, \"demo_s\": %.4f, \"demo_extract_s\": %.4f, "
         "\"demo_apply_s\": %.4f, \"demo_bytes\": %zu, \"demo_over_adamw\": %.3f, \"adamw_cpu_s\": "
         "%.4f, "
-        "\"demo_cpu_s\": %.4f, \"demo_over_adamw_cpu\": %.3f}\n",
-        threads, adamw.value, demo.value, extract.value, merge.value, n_bytes,
-        demo.value / adamw.value, adamw_cpu.value, demo_cpu.value, demo_cpu.value / adamw_cpu.value
+        "\"demo_cpu_s\": %.4f, \"demo_over_adamw_cpu\": %.3f, \"loco_s\": %.4f, \"loco_cpu_s\": "
+        "%.4f, "
+        "\"loco_bytes\": %zu, \"loco_over_demo_cpu\": %.3f}\n",
+        threads, adamw.value, demo.all.value, demo.extract.value, demo.apply.value, demo.n_bytes,
+        demo.all.value / adamw.value, adamw_cpu.value, demo.cpu.value,
+        demo.cpu.value / adamw_cpu.value, loco.all.value, loco.cpu.value, loco.n_bytes,
+        loco.cpu.value / demo.cpu.value
     );
 }

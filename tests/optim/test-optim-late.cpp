@@ -89,9 +89,8 @@ class LateRun {
 public:
     LateRun(int n, const OptimOptions & options, float lr, Fates fates, Workers & workers)
         : options_(options), every_(steps_per_round(options)),
-          n_fragments_(options.replicator == "loco" ? options.fragments : 1), lr_(lr),
-          fates_(std::move(fates)), workers_(workers),
-          made_(static_cast<size_t>(n), std::vector<uint64_t>(n_fragments_, 0)),
+          n_fragments_(rounds_per_cycle(options)), lr_(lr), fates_(std::move(fates)),
+          workers_(workers), made_(static_cast<size_t>(n), std::vector<uint64_t>(n_fragments_, 0)),
           travelling_(static_cast<size_t>(n)) {
         for (int h = 0; h < n; ++h) {
             hosts_.push_back(std::make_unique<SimHost>(h, options, workers, small_shapes()));

@@ -1,5 +1,9 @@
 // The flags of a run: complete, and compatible with checkpoints and hubs of older versions.
+#include "ggml-train/shard/weights.h"
+#include "models/init.h"
+#include "models/presets.h"
 #include "tests/catch.h"
+#include "tools/train/cost.h"
 #include "tools/train/settle.h"
 
 #include <algorithm>
@@ -64,4 +68,48 @@ TEST_CASE("validations_take_at_most_a_tenth_of_a_run") {
     given.eval_every  = 1;
     CHECK(with_steps(given, 20).eval_every == 1);
     CHECK(with_steps(given, 20).eval_batches == 16);
+}
+
+static ModelConfig small_gpt() {
+    ModelConfig config = find_preset("gpt-tiny").config;
+    config.n_vocab     = 257;
+    return config;
+}
+
+TEST_CASE("a_limit_on_uploads_takes_the_fewest_fragments_that_keep_to_it") {
+    const auto params = param_shapes(tensor_specs(small_gpt()));
+    const auto rate   = [&](uint64_t fragments) {  // bytes per second at two seconds per step
+        const OptimOptions optim{.replicator = "loco", .fragments = fragments};
+        const Cost         cost = estimate(optim, params, {{.up = 1e9, .down = 1e9}}, 2.0);
+        return static_cast<double>(cost.round_bytes) / 2.0;
+    };
+    const OptimOptions loco{.replicator = "loco"};
+    CHECK(fragments_within(loco, params, 2.0, 1.01 * rate(0)) == 4);
+    for (const double part : {0.9, 0.5, 0.1}) {
+        INFO(part);
+        const uint64_t n = fragments_within(loco, params, 2.0, part * rate(0));
+        CHECK(n > 4);
+        CHECK(rate(n) <= part * rate(0));
+        CHECK(rate(n - (n + 4) / 5) > part * rate(0));  // a fifth fewer would send too much
+    }
+}
+
+TEST_CASE("train_chooses_fragments_by_its_limits_unless_they_are_given") {
+    RunModel model{.file = empty_model(small_gpt())};
+    init_model(model.file, 1);
+    TrainFlags f;
+    f.batch = f.threads = f.steps = 1;
+    RunInput in{.model = &model, .T = 16, .n_samples = 100, .alone = false};
+    CHECK(choose_defaults(f, in).optim.fragments == 4);
+
+    NodesFlags nodes;
+    nodes.day_cap  = 86.4;  // a million bytes per second
+    nodes.up_limit = 1000;
+    CHECK(nodes.up_rate() == 1000.0);
+    nodes.up_limit = 2'000'000;
+    CHECK(nodes.up_rate() == 1e6);
+    in.up_rate = 1.0;  // less than any model can do
+    CHECK(choose_defaults(f, in).optim.fragments >= 512);
+    f.optim.fragments = 6;
+    CHECK(choose_defaults(f, in).optim.fragments == 6);
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "comm/run/hosts.h"
+#include "ggml-train/device/registry.h"
+#include "models/model-file.h"
 #include "optim/optim.h"
 
 namespace gt {
@@ -25,6 +27,16 @@ Cost estimate(
     const std::vector<ParamView> & params,
     const Hosts &                  run,
     double                         compute_s
+);
+
+// Seconds for the gradient of n samples, timed with one. T: tokens per sample.
+double gradient_seconds(
+    const ModelFile & model, int64_t T, int64_t n, const DeviceSpec & device, int n_threads
+);
+
+// The fewest fragments, from the default up, with which a host sends at most this many bytes per second.
+uint64_t fragments_within(
+    OptimOptions optim, const std::vector<ParamView> & params, double compute_s, double bytes_per_s
 );
 
 // The share of full synchronisation's gain that loco keeps with this number of fragments: the line through the

@@ -8,6 +8,7 @@
 #include "optim/optim.h"
 #include "tools/cli/flags.h"
 
+#include <algorithm>
 #include <mutex>
 
 namespace gt {
@@ -15,6 +16,7 @@ namespace gt {
 struct NodesFlags {
     std::string nodes, join, name, hub_path, tcp = "bbr";
     int64_t     up_limit = 0;
+    double      day_cap  = 0.0;
     int         status = -1, min_hosts = 1;
     uint64_t    checkpoint_every = 0;
     bool        take_over        = false;
@@ -28,6 +30,10 @@ struct NodesFlags {
         );
         visit("name", name, "this machine's name in hosts.txt; default: its host name");
         visit("up-limit", up_limit, "upload limit in bytes per second; 0: no limit", {}, 0);
+        visit(
+            "day-cap", day_cap,
+            "GB that this host may send per day, by the choice of --fragments; 0: any", {}, 0
+        );
         visit("tcp", tcp, "TCP congestion control");
         visit(
             "min-hosts", min_hosts, "number of hosts that the run waits for at its start", {}, 1,
@@ -46,6 +52,12 @@ struct NodesFlags {
     }
 
     bool alone() const { return nodes.empty() && join.empty(); }
+
+    // Bytes per second that this host may send; 0: any.
+    double up_rate() const {
+        const double cap = day_cap * 1e9 / 86400.0, limit = static_cast<double>(up_limit);
+        return cap > 0.0 && limit > 0.0 ? std::min(cap, limit) : std::max(cap, limit);
+    }
 };
 
 struct RunModel {

@@ -6,6 +6,7 @@
 #include "models/init.h"
 #include "tools/cli/host-name.h"
 #include "tools/cli/interrupt.h"
+#include "tools/train/cost.h"
 #include "tools/train/gpu-hint.h"
 #include "tools/train/memory-plan.h"
 #include "tools/train/rank.h"
@@ -267,6 +268,19 @@ static bool is_continued(const RunModel & model) {
     return model.fresh && is_trained(model.file);
 }
 
+static int threads_of(const TrainFlags & f) {
+    return f.threads ? f.threads
+                     : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+// The fragments with which this host stays within --up-limit and --day-cap at its own pace.
+static uint64_t fragments_for(const TrainFlags & f, const RunInput & in) {
+    const ModelFile & model   = in.model->file;
+    const DeviceSpec  device  = parse_devices(f.device)[0];
+    const double      seconds = gradient_seconds(model, in.T, f.batch, device, threads_of(f));
+    return fragments_within(f.optim, param_shapes(tensor_specs(model.config)), seconds, in.up_rate);
+}
+
 TrainFlags choose_defaults(TrainFlags f, const RunInput & in) {
     constexpr int64_t kStepTokens = 8192;
     const int64_t     n_weights   = n_params(in.model->file.config);
@@ -291,6 +305,9 @@ TrainFlags choose_defaults(TrainFlags f, const RunInput & in) {
     }
     if (f.optim.replicator == "auto") {
         f.optim.replicator = default_replicator(in.alone);
+    }
+    if (f.optim.fragments == 0 && rounds_per_cycle(f.optim) > 1) {
+        f.optim.fragments = in.up_rate > 0.0 ? fragments_for(f, in) : rounds_per_cycle(f.optim);
     }
     if (f.schedule.lr == 0.0f) {
         f.schedule.lr = default_lr(n_weights, f.optim) * (is_continued(*in.model) ? 0.1f : 1.0f);
@@ -379,24 +396,22 @@ RunPlan make_plan(
         );
     }
     RunPlan plan{train};
-    plan.out          = folder.path;
-    plan.checkpoint   = folder.checkpoint;
-    plan.owns_export  = folder.owns_export;
-    plan.export_to    = folder.export_to;
-    plan.data_text    = in.data_text;
-    plan.n_samples    = in.n_samples;
-    plan.lr_reason    = rate_reason(train, given, in, folder);
-    plan.T            = train.context ? train.context : in.T;
-    plan.unit         = in.unit;
-    plan.n_per_sample = in.n_per_sample;
-    plan.logits       = in.logits;
-    plan.mixup        = in.mixup;
-    plan.depth        = in.depth;
-    plan.packed       = in.packed;
-    plan.steps        = whole_rounds(train);
-    if (plan.threads == 0) {
-        plan.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    }
+    plan.out             = folder.path;
+    plan.checkpoint      = folder.checkpoint;
+    plan.owns_export     = folder.owns_export;
+    plan.export_to       = folder.export_to;
+    plan.data_text       = in.data_text;
+    plan.n_samples       = in.n_samples;
+    plan.lr_reason       = rate_reason(train, given, in, folder);
+    plan.T               = train.context ? train.context : in.T;
+    plan.unit            = in.unit;
+    plan.n_per_sample    = in.n_per_sample;
+    plan.logits          = in.logits;
+    plan.mixup           = in.mixup;
+    plan.depth           = in.depth;
+    plan.packed          = in.packed;
+    plan.steps           = whole_rounds(train);
+    plan.threads         = threads_of(plan);
     const auto n_devices = static_cast<int>(parse_devices(plan.device).size());
     plan.ranks           = n_devices > 1 && plan.ranks == 1 ? n_devices : plan.ranks;
 

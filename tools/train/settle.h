@@ -26,8 +26,9 @@ struct RunInput {
     int64_t     n_per_sample = 0;              // units in one sample
     bool        logits       = false;          // validation needs logits
     bool        mixup = false, depth = false;  // used by the batches: see batch.h
-    bool        packed = false;                // the same
-    bool        alone  = true;                 // no other hosts
+    bool        packed  = false;               // the same
+    bool        alone   = true;                // no other hosts
+    double      up_rate = 0.0;                 // bytes per second that this host may send; 0: any
     std::string data_text;                     // for the summary: "1.02M tokens in 3 files, ..."
 };
 
