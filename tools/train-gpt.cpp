@@ -8,6 +8,7 @@
 #include "models/text/generate.h"
 #include "models/text/prepare.h"
 #include "models/text/text-data.h"
+#include "tools/cli/interrupt.h"
 #include "tools/cli/invite.h"
 #include "tools/cli/plural.h"
 #include "tools/train/run-devices.h"
@@ -85,13 +86,20 @@ CachedTokens prepare_text(
     bool           shown   = false;
     options.inputs         = paths;
     options.threads        = f.threads;
-    options.progress       = [&](const PrepareProgress & p) {
+    const Interrupt interrupt("\nstopping\n");
+    options.progress = [&](const PrepareProgress & p) {
+        if (Interrupt::asked()) {
+            throw Error("stopped while preparing the text; nothing was kept");
+        }
         if (::isatty(STDERR_FILENO)) {
             shown = std::fprintf(stderr, "\r\033[Kpreparing data %s", progress_text(p).c_str()) > 0;
         }
     };
     CachedTokens tokens = cached_tokens(tokenizer, options);
     std::fputs(shown ? "\n" : "", stderr);
+    if (tokens.is_new) {
+        std::printf("tokens   kept in %s\n", tokens.path.c_str());
+    }
     return tokens;
 }
 
