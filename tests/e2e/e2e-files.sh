@@ -83,7 +83,7 @@ for tool in new-model prepare-data export generate; do
 done
 
 # Ctrl+C while text is prepared leaves nothing behind
-yes "And the evening and the morning were the first day." | head -c 80M >long.txt
+{ yes "And the evening and the morning were the first day." || true; } | head -c 80M >long.txt
 "$bin/prepare-data" --vocab gpt-2 long.txt -o long.tokens --threads 1 >out.txt 2>&1 &
 until [ -e long.tokens.part ]; do kill -0 $! || { cat out.txt; fail "prepare-data ended at once"; }; sleep 0.05; done
 kill -INT $!

@@ -5,6 +5,7 @@
 #include "ggml-train/run/checkpoint.h"
 #include "models/init.h"
 #include "tools/train/memory-plan.h"
+#include "tools/train/pause.h"
 #include "tools/train/rank.h"
 
 #include <algorithm>
@@ -127,6 +128,7 @@ void check_flags(const TrainFlags & train, const Flags & given, bool alone) {
     for (const DeviceSpec & device : parse_devices(train.device)) {
         find_device(device);
     }
+    parse_active_hours(train.active_hours);
     OptimOptions optim = train.optim;
     optim.replicator   = optim.replicator == "auto" ? default_replicator(alone) : optim.replicator;
     check_options(optim);
@@ -365,7 +367,8 @@ RunPlan make_plan(
     plan.depth        = in.depth;
     plan.steps        = whole_rounds(train);
     if (plan.threads == 0) {
-        plan.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+        const double n_cores = std::thread::hardware_concurrency();
+        plan.threads         = std::max(1, static_cast<int>(n_cores * plan.power_limit / 100.0));
     }
     const auto n_devices = static_cast<int>(parse_devices(plan.device).size());
     plan.ranks           = n_devices > 1 && plan.ranks == 1 ? n_devices : plan.ranks;
