@@ -46,6 +46,8 @@ public:
     const RunKeys & keys() const override { return at_hub_->keys(); }
     std::string     check(const std::string & name) override { return at_hub_->check(name); }
 
+    std::optional<HubTraffic> hub_traffic() const override { return at_hub_->hub_traffic(); }
+
     void finish(Millis timeout) override {
         const Time give_up = std::chrono::steady_clock::now() + std::min(timeout, kMaxFinish);
         try {

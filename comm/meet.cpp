@@ -93,6 +93,10 @@ public:
         return describe(check_link(soon, kCheckBytes));
     }
 
+    std::optional<HubTraffic> hub_traffic() const override {
+        return hub_ ? std::optional(hub_->traffic()) : std::nullopt;
+    }
+
     void finish(Millis timeout) override {
         const Time             give_up = std::chrono::steady_clock::now() + timeout;
         std::deque<ChainEntry> chain;
@@ -169,13 +173,12 @@ static std::unique_ptr<Meeting> meet_at_own_hub(
     const HostEntry & us, const Hosts & hosts, const MeetOptions & options, HttpStoreOptions http
 ) {
     HubOptions own;
-    own.address     = listen_address(us);
-    own.path        = options.hub_path;
-    own.keys        = hosts.keys;
-    own.status_port = options.status_port;
-    own.congestion  = options.congestion;
-    own.up_limit    = options.up_limit;
-    own.quiet       = true;
+    own.address    = listen_address(us);
+    own.path       = options.hub_path;
+    own.keys       = hosts.keys;
+    own.congestion = options.congestion;
+    own.up_limit   = options.up_limit;
+    own.quiet      = true;
     SequencerOptions order;
     order.membership = options.membership;
     order.direct     = hosts.direct;
@@ -220,6 +223,13 @@ meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & opt
     http.up_limit      = options.up_limit;
     http.congestion    = options.congestion;
     http.feed          = !options.observe;
+    http.stop          = options.stop;
+    if (options.log) {
+        http.on_trouble = [log = options.log, hub = hub->address](const std::string & why) {
+            log("the hub " + hub +
+                (why.empty() ? " answers again" : " does not answer (" + why + "); trying again"));
+        };
+    }
     return hub->name == name && !options.observe ? meet_at_own_hub(*hub, hosts, options, http)
                                                  : std::make_unique<StoreMeeting>(http);
 }

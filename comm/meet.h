@@ -11,6 +11,7 @@
 // Read next: peers-store.h (rounds), hub.h (the meeting point).
 #pragma once
 
+#include "comm/hub/hub.h"
 #include "comm/local/run-ranks.h"
 #include "comm/rounds/peers-self.h"
 #include "comm/rounds/peers-store.h"
@@ -20,13 +21,13 @@
 namespace gt {
 
 struct MeetOptions {
-    std::string hub_path    = "hub-store";  // folder of a hub in this process
-    int         status_port = -1;           // of its status page; -1: none
-    bool        take_over   = false;        // appointed by the user: this host is the sequencer
-    bool        observe     = false;        // only reads: starts no hub and no sequencer
+    std::string hub_path  = "hub-store";    // folder of a hub in this process
+    bool        take_over = false;          // appointed by the user: this host is the sequencer
+    bool        observe   = false;          // only reads: starts no hub and no sequencer
     std::shared_ptr<UploadLimit> up_limit;  // of all that leaves this machine; null: none
     std::string                  congestion = "bbr";
-    std::function<void(const std::string & line)> log;  // refused records
+    std::function<void(const std::string & line)> log;   // refused records, a hub that is gone
+    std::function<bool()>                         stop;  // true: the user wants to stop waiting
     MembershipOptions membership;  // for a sequencer here; the run's settings override them
 };
 
@@ -42,6 +43,9 @@ public:
     // Takes about two seconds and a few MB. Throws StoreError if the place can't be reached.
     // `name`: of this host.
     virtual std::string check(const std::string & name) = 0;
+
+    // Of the hub in this process; nothing: it runs elsewhere, or there is none.
+    virtual std::optional<HubTraffic> hub_traffic() const = 0;
 
     // If hub or sequencer run here: waits until all hosts have left the run, at most `timeout`.
     virtual void finish(Millis timeout = Millis(120'000)) = 0;

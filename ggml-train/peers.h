@@ -35,12 +35,21 @@ struct Round {
     uint64_t mine     = 0;      // step that our message was published for
 };
 
+// A host that has ever joined, as its message of a round reports it.
+struct HostReport {
+    std::string name;
+    bool        is_member = false, in = false;  // in: its message counts; else the rest is 0
+    uint64_t    samples = 0, up_bytes = 0, down_bytes = 0;
+    double      loss = 0.0, tokens_s = 0.0;  // of its step before; loss 0: unknown
+};
+
 // The same round as the log and the pace see it.
 struct RoundInfo {
     std::vector<std::string> in, late;  // hosts whose messages count; members that missed the round
     uint64_t                 up_bytes = 0, down_bytes = 0;  // traffic of all rounds since the start
     double                   pace_s   = 0.0;                // duration of recent rounds; 0: unknown
     bool                     validate = false;              // this host validates after this round
+    std::vector<HostReport>  hosts;                         // all, for the status page
 };
 
 // Slices of the shared checkpoint that this host must write: of the shared state after the round,
@@ -121,6 +130,10 @@ public:
     // Waits for the round of a published step; returns at once if the message was empty. Steps are
     // collected in the order in which they were published.
     [[nodiscard]] virtual Collected collect(uint64_t step) = 0;
+
+    // Leaves the run for a while; uploads end first. The next call of missed(true) returns to it: the
+    // rounds in between are then missed ones.
+    virtual void pause() = 0;
 
     // Reports the state after a round. If the majority has another digest, a later round returns
     // Fault::diverged.

@@ -125,6 +125,13 @@ void read_tensors(const Source & source, bool others_allowed, ModelFile & model)
         model.tensors.push_back({specs[i], std::vector<float>(specs[i].n_elements())});
         source.read(ids[i], model.tensors[i].data);
     }
+    for (const int64_t id : ids) {
+        const ggml_type type = gguf_get_tensor_type(source.gguf.get(), id);
+        if (ggml_is_quantized(type)) {
+            model.notes.push_back(std::string(ggml_type_name(type)) + " weights, unpacked to F32");
+            return;
+        }
+    }
 }
 
 // Factors of RoPE are part of the model's sizes, though they are stored as tensors.

@@ -17,7 +17,7 @@ ggml-train/device -> ggml-train/base ggml-train/cuda
 ggml-train/graph  -> ggml-train/base ggml-train/cpu ggml-train/cuda ggml-train/device ggml-train/batch.h ggml-train/model.h
 ggml-train/shard  -> ggml-train/base ggml-train/cuda ggml-train/device ggml-train/gguf ggml-train/graph
 ggml-train/shard  -> ggml-train/local-group.h ggml-train/model.h ggml-train/optimizer.h
-ggml-train/run    -> ggml-train/base ggml-train/gguf ggml-train/shard
+ggml-train/run    -> ggml-train/base ggml-train/gguf ggml-train/shard ggml-train/peers.h
 ggml-train        -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train/run ggml-train/shard
 
 models            -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train/shard ggml-train/model.h
@@ -36,8 +36,9 @@ comm/wire         -> ggml-train/base
 comm/http         -> ggml-train/base comm/wire
 comm/store        -> ggml-train/base comm/wire comm/http
 comm/sequencer    -> ggml-train/base comm/wire comm/store
+comm/status       -> ggml-train/base
 comm/rounds       -> ggml-train/base ggml-train/peers.h comm/wire comm/store comm/sequencer
-comm/hub          -> ggml-train/base comm/wire comm/http comm/store comm/sequencer
+comm/hub          -> ggml-train/base comm/wire comm/http comm/store comm/sequencer comm/status
 comm/run          -> ggml-train/base comm/wire comm/store
 comm              -> ggml-train/base ggml-train/peers.h comm/wire comm/store comm/sequencer comm/rounds comm/hub comm/run comm/local
 

@@ -6,6 +6,7 @@
 // train-gpt also tokenizes text by itself; this tool does it once, ahead of many runs.
 // Read next: models/text/prepare.cpp, models/text/token-data.h (the format).
 #include "models/text/prepare.h"
+#include "tools/cli/interrupt.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plural.h"
 #include "tools/verbs.h"
@@ -50,12 +51,16 @@ int gt::prepare_data_main(Flags & flags, int argc, char ** argv) {
     const std::string & source = model.empty() ? vocab : model;
     const Tokenizer     tokenizer(find_vocabulary(source).get(), source);
     const bool          terminal = ::isatty(STDOUT_FILENO) == 1;
-    options.progress             = [&](const PrepareProgress & p) {
+    const Interrupt     interrupt("\nstopping\n");
+    options.progress = [&](const PrepareProgress & p) {
+        if (Interrupt::asked()) {
+            throw Error("stopped; " + out + " was not written");
+        }
         if (terminal || p.n_done == p.n_total) {
             std::printf(
-                            "%s%s%s", terminal ? "\r\033[K" : "", progress_text(p).c_str(),
+                "%s%s%s", terminal ? "\r\033[K" : "", progress_text(p).c_str(),
                 p.n_done == p.n_total ? "\n" : ""
-                        );
+            );
             std::fflush(stdout);
         }
     };

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 
 namespace gt {
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr auto kFirstPause      = std::chrono::milliseconds(100);
 constexpr auto kMaxPause        = std::chrono::milliseconds(5000);
+constexpr auto kTrouble         = std::chrono::milliseconds(4000);  // without an answer: told
 constexpr int  kMaxRetryAfter_s = 60;
 
 struct Batch {
@@ -27,6 +29,28 @@ struct HttpAddress {
     std::string base;
     std::string error{};  // of the last attempt there
     bool        refused_key = false;
+};
+
+// Tells the user once that the other side is gone, and once that it is back.
+struct Health {
+    Clock::time_point failing_since{};  // no attempt has been answered since then
+    bool              is_told = false;
+
+    void note(const HttpResponse & response, const HttpOptions & options) {
+        const auto now = Clock::now();
+        if (response.status != 0) {
+            failing_since = {};
+            if (std::exchange(is_told, false)) {
+                options.on_trouble("");
+            }
+            return;
+        }
+        failing_since = failing_since == Clock::time_point{} ? now : failing_since;
+        if (options.on_trouble && !is_told && now - failing_since > kTrouble) {
+            is_told = true;
+            options.on_trouble(response.error);
+        }
+    }
 };
 
 struct Job {
@@ -81,6 +105,7 @@ struct HttpClient::Impl {
     std::vector<std::unique_ptr<Transfer>> idle;
     std::vector<HttpAddress>               addresses;          // the first one is in use
     Clock::duration typical = std::chrono::milliseconds(300);  // of requests that may be hedged
+    Health          health;
     std::mt19937_64 random{std::random_device{}()};
     std::thread     thread;
 
@@ -212,6 +237,7 @@ struct HttpClient::Impl {
             HttpResponse response;
             job->transfer->end(code, response);
             note_address(*job->transfer, response);
+            health.note(response, options);
             if (job->second) {
                 settle_one(*job, std::move(response));
                 continue;
@@ -270,7 +296,7 @@ struct HttpClient::Impl {
     bool should_retry(Job & job, HttpResponse & response) const {
         const int  s         = response.status;
         const bool transient = s == 0 || s == 408 || s == 429 || (s >= 500 && s != 501);
-        if (!transient || response.refused_key) {
+        if (!transient || response.refused_key || (options.stop && options.stop())) {
             return false;
         }
         const auto now = Clock::now();

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -46,6 +47,11 @@ struct LinkOptions {
     std::chrono::milliseconds     stall{20'000};       // retry a transfer without progress
     std::chrono::milliseconds     give_up{60'000};     // fail without any progress
     std::shared_ptr<LinkCounters> counters;            // may be null
+
+    // Called by the network's thread when nothing has answered for a few seconds, with the reason; and with
+    // an empty text when something answers again.
+    std::function<void(const std::string & why)> on_trouble;
+    std::function<bool()>                        stop;  // true: fail instead of trying again
 };
 
 }  // namespace gt

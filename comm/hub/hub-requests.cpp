@@ -12,6 +12,8 @@
 #include "comm/hub/hub-requests.h"
 
 #include "comm/http/feed.h"
+#include "comm/sequencer/run-settings.h"
+#include "comm/status/page.h"
 #include "comm/wire/keys.h"
 
 #include <fstream>
@@ -348,37 +350,23 @@ void HubRequests::feed(const Request & req, Response & res) {
     res.set_chunked_content_provider("application/octet-stream", next);
 }
 
-// Rejects a foreign web page whose host name resolves to 127.0.0.1 (DNS rebinding).
-static bool may_look(const Request & req) {
-    const std::string host = req.get_header_value("Host");
-    const std::string name = host.substr(0, host.rfind(':'));
-    return req.ssl || name == "127.0.0.1" || name == "localhost";
-}
-
 void HubRequests::set_up_status(httplib::Server & server) {
-    const auto route = [this](Handler handler) {
-        return [this, handler](const Request & req, Response & res) { run(handler, req, res); };
-    };
-    server.Get("/", route(&HubRequests::page));
-    server.Get("/status.json", route(&HubRequests::page));
-    server.Get("/metrics", route(&HubRequests::page));
-}
-
-void HubRequests::page(const Request & req, Response & res) {
-    if (!may_look(req)) {
-        res.status = 403;
-    } else if (req.path == "/") {
-        res.set_header(
-            "Content-Security-Policy", "default-src 'none'; script-src 'unsafe-inline'; "
-                                       "style-src 'unsafe-inline'; connect-src 'self'"
+    serve_page(server, [this] {
+        const auto settings = read_settings(disk_, options_.keys);
+        const bool known    = settings && settings->contains("steps");
+        return status_.json(
+            {disk_.n_keys(), disk_.total_bytes(),
+             known ? std::strtoull(settings->at("steps").c_str(), nullptr, 10) : 0}
         );
-        res.set_content(kStatusPage, "text/html");
-    } else if (req.path == "/status.json") {
-        res.set_content(status_.json({disk_.n_keys(), disk_.total_bytes()}), "application/json");
-    } else {
+    });
+    server.Get("/metrics", [this](const Request & req, Response & res) {
+        if (!may_look(req)) {
+            res.status = 403;
+            return;
+        }
         std::ifstream in(status_.metrics_file(), std::ios::binary);
         res.set_content(std::string{std::istreambuf_iterator<char>(in), {}}, "text/plain");
-    }
+    });
 }
 
 }  // namespace gt

@@ -57,7 +57,6 @@ private:
     void remove(const Request & req, Response & res);
     void time(const Request & req, Response & res);
     void speed(const Request & req, Response & res);
-    void page(const Request & req, Response & res);
 
     const HubOptions & options_;
     HubLog &           log_;

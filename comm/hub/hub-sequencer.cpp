@@ -17,16 +17,18 @@ HubSequencer::HubSequencer(const RunKeys & keys, const SequencerOptions & option
     options_.on_message = [this](const SeenMessage & message) {
         Hub * hub = hub_;
         if (hub && std::isfinite(message.head.loss)) {
+            const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
+            const MessageHead & head = message.head;
             hub->add_metrics(
-                message.host, format(
-                                  "step=%llu loss=%g tokens_s=%g waited_s=%g samples=%llu "
-                                  "up_bytes=%llu down_bytes=%llu",
-                                  (unsigned long long) message.head.step, double(message.head.loss),
-                                  double(message.head.tokens_s), double(message.head.waited_s),
-                                  (unsigned long long) message.head.weight,
-                                  (unsigned long long) message.head.up_bytes,
-                                  (unsigned long long) message.head.down_bytes
-                              )
+                message.host,
+                format("step=%llu", number(head.step)) +
+                    (head.loss > 0 ? format(" loss=%g", double(head.loss)) : ""
+                    ) +  // 0: no step yet
+                    format(
+                        " tokens_s=%g waited_s=%g samples=%llu up_bytes=%llu down_bytes=%llu",
+                        double(head.tokens_s), double(head.waited_s), number(head.weight),
+                        number(head.up_bytes), number(head.down_bytes)
+                    )
             );
         }
     };

@@ -2,7 +2,7 @@
 #include "comm/hub/hub-status.h"
 
 #include "comm/wire/frame.h"
-#include "ggml-train/base/json.h"
+#include "ggml-train/base/text.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -13,8 +13,9 @@
 namespace gt {
 
 static constexpr size_t kMetricsBytes = 16 << 20;
-static constexpr size_t kMaxPoints    = 512;  // of a curve
-static constexpr size_t kMaxNames     = 32;   // of a line
+static constexpr size_t kStepsKept    = 100;     // the time left is extrapolated from these
+static constexpr size_t kSilent_ms    = 60'000;  // then a host is gone
+static constexpr size_t kMaxNames     = 32;      // of a line
 static constexpr size_t kMaxName      = 24;
 static constexpr size_t kMaxLine      = 1024;
 
@@ -65,16 +66,11 @@ bool HubStatus::add(const std::string & host, const std::string & line, uint64_t
     }
     Host & h  = hosts_[host];
     h.seen_ms = std::max(h.seen_ms, time_ms);
-    if (values.contains("loss") && values.contains("step") && values["step"] >= 0 &&
-        h.n_seen++ % h.every == 0) {
-        h.curve.emplace_back(uint64_t(values["step"]), values["loss"]);
-        if (h.curve.size() ==
-            kMaxPoints) {  // keep every second point, and take half as many from now on
-            for (size_t i = 0; i < kMaxPoints / 2; i++) {
-                h.curve[i] = h.curve[2 * i];
-            }
-            h.curve.resize(kMaxPoints / 2);
-            h.every *= 2;
+    if (values.contains("step") && values["step"] >= 0) {
+        const auto step = uint64_t(values["step"]);
+        note_step(step, time_ms);
+        if (values.contains("loss")) {
+            h.curve.add(step, values["loss"]);
         }
     }
     h.latest = std::move(values);
@@ -117,41 +113,94 @@ void HubStatus::count(
     h.n_refused += refused ? 1 : 0;
 }
 
-static Json json_of(const std::map<std::string, double> & values) {
-    Json out = Json::object();
-    for (const auto & [name, value] : values) {
-        out.set(name, value);
+HubTraffic HubStatus::traffic() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    HubTraffic                  all;
+    for (const auto & [name, host] : hosts_) {
+        all.sent += host.down;
+        all.received += host.up;
     }
-    return out;
+    return all;
 }
 
-std::string HubStatus::json(const StoreSize & store) const {
+void HubStatus::note_step(uint64_t step, uint64_t time_ms) {
+    if (!steps_.empty() && step <= steps_.back().first) {
+        return;
+    }
+    steps_.emplace_back(step, time_ms);
+    if (steps_.size() > kStepsKept) {
+        steps_.pop_front();
+    }
+}
+
+double HubStatus::seconds_left(uint64_t steps) const {
+    if (steps_.size() < 2 || steps <= steps_.back().first) {
+        return -1.0;
+    }
+    const auto & [step, from] = steps_.front();
+    const auto & [last, to]   = steps_.back();
+    return 1e-3 * double(to - from) / double(last - step) * double(steps - last);
+}
+
+Json HubStatus::json_of(const std::string & name, const Host & host, uint64_t now) const {
+    const uint64_t silent = now - std::min(now, host.seen_ms);
+    const auto     latest = [&](const char * field) {
+        const auto it = host.latest.find(field);
+        return it == host.latest.end() ? 0.0 : it->second;
+    };
+    Json json = Json::object();
+    json.set("name", name)
+        .set("us", false)
+        .set("state", silent > kSilent_ms ? "gone" : "training")
+        .set("age", 1e-3 * double(silent))
+        .set("step", uint64_t(latest("step")))
+        .set("samples", uint64_t(latest("samples")))
+        .set("units_s", latest("tokens_s"))
+        .set("up", std::max(host.up, uint64_t(latest("up_bytes"))))
+        .set("down", std::max(host.down, uint64_t(latest("down_bytes"))))
+        .set("requests", host.n_requests)
+        .set("refused", host.n_refused)
+        .set("curve", host.curve.json());
+    if (latest("loss") > 0.0) {
+        json.set("loss", latest("loss"));
+    }
+    return json;
+}
+
+std::string HubStatus::json(const Facts & facts) const {
     std::lock_guard<std::mutex> lock(mutex_);
+    const uint64_t              now   = wall_ms();
     Json                        hosts = Json::array(), faults = Json::array();
     for (const auto & [name, host] : hosts_) {
-        Json curve = Json::array();
-        for (const auto & [step, loss] : host.curve) {
-            curve.push(Json::array().push(step).push(loss));
+        if (!host.latest.empty()) {
+            hosts.push(json_of(name, host, now));
         }
-        hosts.push(Json::object()
-                       .set("name", name)
-                       .set("seen", host.seen_ms)
-                       .set("up", host.up)
-                       .set("down", host.down)
-                       .set("requests", host.n_requests)
-                       .set("refused", host.n_refused)
-                       .set("values", json_of(host.latest))
-                       .set("curve", curve));
     }
     for (const HubLog::LogEntry & fault : log_.faults()) {
-        faults.push(Json::object().set("t", fault.time_ms).set("text", fault.text));
+        const double age = 1e-3 * double(now - std::min(now, fault.time_ms));
+        faults.push(Json::object().set("age", age).set("text", fault.text));
     }
+    // steps are counted from 0 in messages
+    const uint64_t step = steps_.empty() ? 0 : steps_.back().first + 1;
+    const bool     over = facts.steps > 0 && step >= facts.steps;
     return Json::object()
-        .set("version", kVersion)
-        .set("now", wall_ms())
-        .set("started", started_ms_)
-        .set("keys", store.n_keys)
-        .set("bytes", store.bytes)
+        .set("run", "hub")
+        .set(
+            "model", format(
+                         "version %s, up for %s, %llu values, ", kVersion,
+                         time_text(1e-3 * double(now - started_ms_)).c_str(),
+                         (unsigned long long) facts.n_keys
+                     ) + bytes_text(facts.bytes)
+        )
+        .set(
+            "state", steps_.empty() ? "waiting"
+                     : over         ? "finished"
+                                    : "running"
+        )
+        .set("text", "waiting for the first step")
+        .set("step", step)
+        .set("steps", facts.steps)
+        .set("seconds_left", seconds_left(facts.steps))
         .set("hosts", hosts)
         .set("faults", faults)
         .text();

@@ -1,4 +1,4 @@
-// comm/hub/hub-status.h — what the hub knows about its hosts: the data of its status page.
+// comm/hub/hub-status.h — what the hub knows about its hosts: the data of its status page (comm/status/page.h).
 //
 // The sequencer adds a line such as "step=12 loss=3.41 waited_s=0.02" per message (add_metrics). Lines
 // are appended to =hub/metrics.txt (time in ms, host, line) and to the loss curves. Bounded: curves
@@ -6,7 +6,10 @@
 #pragma once
 
 #include "comm/hub/hub-log.h"
+#include "comm/hub/hub.h"
+#include "ggml-train/base/curve.h"
 
+#include <deque>
 #include <map>
 
 namespace gt {
@@ -19,22 +22,27 @@ public:
     bool add_metrics(const std::string & host, const std::string & line);
     void count(const std::string & host, uint64_t bytes_up, uint64_t bytes_down, bool refused);
 
-    struct StoreSize {
-        uint64_t n_keys, bytes;
+    HubTraffic traffic() const;
+
+    // steps: of the whole run; 0: unknown.
+    struct Facts {
+        uint64_t n_keys, bytes, steps;
     };
-    std::string json(const StoreSize & store) const;
+    std::string json(const Facts & facts) const;
     std::string metrics_file() const { return path_; }
 
 private:
     struct Host {
-        uint64_t                                 seen_ms = 0, up = 0, down = 0;
-        uint64_t                                 n_requests = 0, n_refused = 0;
-        std::map<std::string, double>            latest;
-        std::vector<std::pair<uint64_t, double>> curve;  // step, loss
-        uint64_t                                 every = 1, n_seen = 0;
+        uint64_t                      seen_ms = 0, up = 0, down = 0;
+        uint64_t                      n_requests = 0, n_refused = 0;
+        std::map<std::string, double> latest;
+        Curve                         curve;  // of the loss
     };
-    bool add(const std::string & host, const std::string & line, uint64_t time_ms);
-    void load();
+    bool   add(const std::string & host, const std::string & line, uint64_t time_ms);
+    void   load();
+    void   note_step(uint64_t step, uint64_t time_ms);
+    double seconds_left(uint64_t steps) const;  // < 0: unknown
+    Json   json_of(const std::string & name, const Host & host, uint64_t now) const;
 
     mutable std::mutex          mutex_;
     std::string                 path_;
@@ -42,9 +50,8 @@ private:
     size_t                      bytes_ = 0;
     uint64_t                    started_ms_;
     std::map<std::string, Host> hosts_;
-};
 
-// hub-page.html: one file without external resources, which polls status.json.
-extern const char * const kStatusPage;
+    std::deque<std::pair<uint64_t, uint64_t>> steps_;  // step, time in ms: of the last ones
+};
 
 }  // namespace gt

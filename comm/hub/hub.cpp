@@ -178,7 +178,7 @@ struct Hub::Impl {
     void listen() {
         const size_t colon = options.address.rfind(':');
         if (colon == options.address.npos) {
-            throw Error("hub: address '" + options.address + "' has no port; use host:port");
+            throw Error("the hub's address '" + options.address + "' has no port; use host:port");
         }
         std::string host = options.address.substr(0, colon);
         if (host.size() > 2 && host.front() == '[') {
@@ -191,7 +191,7 @@ struct Hub::Impl {
         }
         if (port <= 0) {
             throw Error(
-                "hub: can't listen on " + options.address +
+                "the hub can't listen on " + options.address +
                 "; the port may be in use, or the address may not be this machine's"
             );
         }
@@ -201,7 +201,7 @@ struct Hub::Impl {
             local_port           = bind(local, "127.0.0.1", options.status_port);
             if (local_port <= 0) {
                 throw Error(
-                    format("hub: the status port %d is in use; choose another", options.status_port)
+                    format("--status %d: the port is in use; choose another", options.status_port)
                 );
             }
             local_thread = std::thread([this] { local.listen_after_bind(); });
@@ -319,6 +319,10 @@ int Hub::port() const {
 
 int Hub::status_port() const {
     return impl_->local_port;
+}
+
+HubTraffic Hub::traffic() const {
+    return impl_->status.traffic();
 }
 
 bool Hub::add_metrics(const std::string & host, const std::string & line) {

@@ -50,6 +50,11 @@ struct HubOptions {
     bool        quiet      = false;  // log only to =hub/hub.log in `path`
 };
 
+// Bytes sent to all hosts, and received from them, since the start.
+struct HubTraffic {
+    uint64_t sent = 0, received = 0;
+};
+
 class Hub {
 public:
     // Opens the store and listens. Throws Error if the address is taken or the folder is unusable.
@@ -61,6 +66,8 @@ public:
     int     port() const;
     int     status_port() const;
     Store & store();  // direct access, without the network
+
+    HubTraffic traffic() const;
 
     // A line for the status page (hub-status.h). False: malformed.
     bool add_metrics(const std::string & host, const std::string & line);

@@ -281,6 +281,7 @@ OpenedRound Butterfly::finish(const OpenedRound & opened) {
     out.commit.hosts =
         work_->inputs.commit.hosts.empty() ? opened.commit.hosts : work_->inputs.commit.hosts;
     out.commit.messages = work_->inputs.commit.messages;
+    out.heads           = work_->inputs.heads;
     out.has_mine        = work_->inputs.has_mine;
     out.mine            = work_->inputs.mine;
     out.drop_residual   = opened.drop_residual || work_->inputs.drop_residual;

@@ -55,7 +55,8 @@ bool Fetcher::fetch(const Commit & commit) {
 
 // The commit has the digests of the bytes and the keys of hosts: the result depends on both only, and
 // all hosts reject the same messages, without communication.
-std::vector<Message> Fetcher::open(const Commit & commit, std::vector<MessageHead> & heads) {
+std::vector<Message>
+Fetcher::open(const Commit & commit, std::map<std::string, MessageHead> & heads) {
     std::vector<Message> messages;
     for (const CommitMessage & message : commit.messages) {
         const MessageId id{commit.index, message.host, message.incarnation};
@@ -66,7 +67,7 @@ std::vector<Message> Fetcher::open(const Commit & commit, std::vector<MessageHea
             message.weight <= head.weight && head.step == commit.step &&
             head.phase == commit.phase) {
             messages.push_back({message.host, message.weight, std::move(*body)});
-            heads.push_back(head);
+            heads[message.host] = head;
         }
     }
     return messages;

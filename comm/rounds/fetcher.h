@@ -29,7 +29,7 @@ public:
     bool fetch(const Commit & commit);
 
     // The messages that open, and their heads. REQUIRES: fetch returned true.
-    std::vector<Message> open(const Commit & commit, std::vector<MessageHead> & heads);
+    std::vector<Message> open(const Commit & commit, std::map<std::string, MessageHead> & heads);
 
     // The round is applied: keeps its messages for a while.
     void finish(uint64_t index);

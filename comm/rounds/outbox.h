@@ -5,6 +5,7 @@
 #include "ggml-train/peers.h"
 
 #include <deque>
+#include <map>
 
 namespace gt {
 
@@ -13,13 +14,14 @@ class WireWriter;
 
 // A round as its commit closed it, with its messages opened.
 struct OpenedRound {
-    Commit               commit;
-    std::vector<Message> messages;                // those that opened: the same on every host
-    bool                 has_mine        = true;  // ours is among them, or we had sent none
-    uint64_t             mine            = 0;     // step that our message was published for
-    Fault                fault           = Fault::none;
-    bool                 drop_residual   = false;
-    bool                 is_settled_only = false;  // joining skipped this round: nothing to apply
+    Commit                             commit;
+    std::vector<Message>               messages;  // those that opened: the same on every host
+    std::map<std::string, MessageHead> heads;     // theirs, by host
+    bool                               has_mine = true;  // ours is among them, or we had sent none
+    uint64_t                           mine     = 0;     // step that our message was published for
+    Fault                              fault    = Fault::none;
+    bool                               drop_residual = false;
+    bool is_settled_only = false;  // joining skipped this round: nothing to apply
 };
 
 struct SentMessage {

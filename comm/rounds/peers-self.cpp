@@ -66,6 +66,7 @@ public:
     // There is no other host.
     std::optional<Bytes>     slice(int) override { return std::nullopt; }
     std::optional<Collected> missed(bool) override { return std::nullopt; }
+    void                     pause() override {}
     void                     applied(Applied) override {}
 
 private:

@@ -43,9 +43,20 @@ RoundClient::Upload StorePeers::upload() {
 }
 
 StorePeers::~StorePeers() {
+    leave();
+}
+
+void StorePeers::pause() {
+    leave();
+}
+
+// Finishes uploads, unless they fail already, and says goodbye.
+void StorePeers::leave() {
     try {
-        messages_.drain(options_.drain / 4);
-        slices_.drain(options_.drain);
+        if (messages_.trouble().empty()) {
+            messages_.drain(options_.drain / 4);
+            slices_.drain(options_.drain);
+        }
         client_.leave();
     } catch (const Error &) {
         // the sequencer will notice our silence
@@ -96,6 +107,9 @@ Joined StorePeers::join(std::span<const uint8_t> mark, bool fresh) {
             // retry
         }
         if (!start) {
+            if (options_.joining) {
+                options_.joining();
+            }
             wait_or_give_up(since, "to join the run", kJoinPause);
         }
     }
@@ -241,6 +255,22 @@ static const char * name_of(Fault fault) {
     }
 }
 
+static HostReport report_of(const OpenedRound & opened, const CommitHost & host) {
+    HostReport report{.name = host.name, .is_member = host.member};
+    const auto head = opened.heads.find(host.name);
+    if (const CommitMessage * message = opened.commit.message_of(host.name)) {
+        report.in      = true;
+        report.samples = message->weight;
+    }
+    if (head != opened.heads.end()) {
+        report.loss       = head->second.loss;
+        report.tokens_s   = head->second.tokens_s;
+        report.up_bytes   = head->second.up_bytes;
+        report.down_bytes = head->second.down_bytes;
+    }
+    return report;
+}
+
 Collected StorePeers::to_collected(OpenedRound opened) {
     const Commit & commit = opened.commit;
     Collected      out;
@@ -262,11 +292,13 @@ Collected StorePeers::to_collected(OpenedRound opened) {
     out.info.validate  = commit.validator == options_.host;
     out.info.pace_s    = commit.pace_ms / 1000.0;
     for (const CommitHost & host : commit.hosts) {
+        const bool was_member = host.member && host.since < commit.index;  // before it closed
         if (commit.message_of(host.name)) {
             out.info.in.push_back(host.name);
-        } else if (host.member && host.since < commit.index) {  // a member before the round closed
+        } else if (was_member) {
             out.info.late.push_back(host.name);
         }
+        out.info.hosts.push_back(report_of(opened, host));
     }
     out.info.up_bytes   = client_.up_bytes();
     out.info.down_bytes = client_.down_bytes();

@@ -16,7 +16,7 @@ namespace gt {
 struct StorePeersOptions {
     std::string host;
     int         n_fetch = 4;
-    Millis      poll{10'000};            // one long poll for a commit
+    Millis      poll{2'000};             // one long poll for a commit
     Millis      lost_after{20'000};      // see fetcher.h
     Millis      give_up{12 * 3600'000};  // throw Error after this time without a commit
     Millis      slice_timeout{60'000};   // then a slice is unreadable: join at another checkpoint
@@ -28,6 +28,7 @@ struct StorePeersOptions {
 
     std::function<void(const std::string & line)> log;   // long waits
     std::function<bool()>                         stop;  // true: the user wants to stop waiting
+    std::function<void()> joining;  // called several times a second while join waits
 };
 
 class StorePeers : public Peers {
@@ -42,6 +43,7 @@ public:
     void                     publish(uint64_t step, uint64_t n_samples, Bytes message) override;
     std::optional<Collected> missed(bool admission) override;
     Collected                collect(uint64_t step) override;
+    void                     pause() override;
     void                     applied(Applied applied) override;
 
 private:
@@ -52,6 +54,7 @@ private:
     SliceOrder          slice_order(const std::vector<std::string> & writers) const;
     void                put_slice(uint64_t step, Applied::Slice slice);
     RoundClient::Upload upload();
+    void                leave();
     void                wait_or_give_up(Time since, const std::string & for_what, Millis pause);
 
     Store &                      store_;

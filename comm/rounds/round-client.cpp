@@ -56,6 +56,11 @@ void RoundClient::publish(
     upload_(paths_.message(id), std::move(value), index);
 }
 
+void RoundClient::leave() {
+    presence_.leave();
+    presence_.forget();
+}
+
 void RoundClient::report(const Applied & applied) {
     head_of_next_.state_index  = chain_.index();
     head_of_next_.state_digest = applied.state_digest;
@@ -114,9 +119,9 @@ OpenedRound RoundClient::faulty() const {
 
 // What the other hosts say, sealed, about their history and state: a hub that tells them another story
 // can't forge it. A minority may be wrong; a fault means that as many contradict us as agree.
-Fault RoundClient::compare(const std::vector<MessageHead> & heads) const {
+Fault RoundClient::compare(const std::map<std::string, MessageHead> & heads) const {
     size_t n_equal = 0, n_base = 0, n_state = 0;
-    for (const MessageHead & head : heads) {
+    for (const auto & [host, head] : heads) {
         const auto base = heads_.find(head.base_index);
         const auto ours = states_.find(head.state_index);
         if (base != heads_.end() && head.base != base->second) {
@@ -175,10 +180,9 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
     // open them, and settle our own
     const Commit & commit = chain_.ahead().front().commit;
     OpenedRound    out;
-    out.commit = commit;
-    std::vector<MessageHead> heads;
-    out.messages    = fetcher_.open(commit, heads);
-    out.fault       = compare(heads);
+    out.commit      = commit;
+    out.messages    = fetcher_.open(commit, out.heads);
+    out.fault       = compare(out.heads);
     const auto sent = outbox_.settle(commit, out);
     if (sent && sent->generation == generation_ &&
         std::count(commit.diverged.begin(), commit.diverged.end(), options_.host) > 0) {

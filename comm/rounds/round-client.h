@@ -68,7 +68,7 @@ public:
     uint64_t next_index() const { return std::max(chain_.index(), outbox_.last_index()) + 1; }
 
     Bytes                 mark() const;
-    void                  leave() { presence_.leave(); }
+    void                  leave();  // until n_behind is called again
     uint64_t              index() const { return chain_.index(); }
     uint64_t              incarnation() const { return presence_.incarnation(); }
     uint64_t              newest() const { return chain_.newest(); }
@@ -92,7 +92,7 @@ private:
     bool needs_newer(const std::deque<ChainEntry> & chain, const CheckpointList & list, Time now);
     bool look_ahead(Millis wait);
     OpenedRound faulty() const;
-    Fault       compare(const std::vector<MessageHead> & heads) const;
+    Fault       compare(const std::map<std::string, MessageHead> & heads) const;
     void        count(Fault fault);
     void        read_mark(std::span<const uint8_t> mark);
 

@@ -26,7 +26,7 @@ uint64_t resident_bytes() {
     return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-static double steady_seconds() {
+double steady_seconds() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     return std::chrono::duration<double>(now).count();
 }

@@ -9,7 +9,7 @@
 // here: "120" means that 120 updates are done. All functions may be called from any thread.
 #pragma once
 
-#include "ggml-train/base/base.h"
+#include "ggml-train/peers.h"
 
 #include <cstdio>
 #include <deque>
@@ -33,7 +33,10 @@ struct StepRecord {
     uint64_t                 n_sent   = 0;  // bytes of our message
     uint64_t                 up_bytes = 0, down_bytes = 0;  // of all rounds of this session
     double                   waited_for_hosts = 0;          // seconds of the step
+    std::vector<HostReport>  hosts{};                       // all hosts of the round
 };
+
+class RunStatus;
 
 struct StepLogOptions {
     bool        enabled  = true;  // false on all ranks but the first: every call does nothing
@@ -46,6 +49,7 @@ struct StepLogOptions {
     std::function<size_t()>   width;    // columns; none: ask the system
     std::function<double()>   seconds;  // a clock; none: the steady one
     std::function<uint64_t()> memory;   // bytes in use; none: this process
+    RunStatus *               status = nullptr;  // also told; may be null
 };
 
 class Progress {
@@ -74,6 +78,7 @@ public:
 
     double   seconds() const { return options_.seconds() - start_; }  // of this session
     double   step_seconds() const { return recent_.empty() ? 0.0 : recent_.back().seconds; }
+    double   seconds_left() const;  // < 0: unknown
     double   tokens_per_second() const;
     uint64_t memory() const { return options_.memory(); }
 
@@ -91,7 +96,6 @@ private:
 
     std::vector<std::string> fields() const;
     double                   share_waited(double Span::*waited) const;
-    double                   seconds_left() const;
 
     StepLogOptions     options_;
     StepRecord         last_;
@@ -103,6 +107,8 @@ private:
     size_t             n_shown_ = 0;  // columns on the terminal; 0: no line
     std::mutex         mutex_;
 };
+
+double steady_seconds();
 
 // Resident memory of this process in bytes.
 uint64_t resident_bytes();

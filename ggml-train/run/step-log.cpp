@@ -3,6 +3,7 @@
 #include "ggml-train/base/file.h"
 #include "ggml-train/base/json.h"
 #include "ggml-train/base/text.h"
+#include "ggml-train/run/run-status.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -78,6 +79,14 @@ void StepLog::open_metrics(const std::string & folder, uint64_t step) {
         }
         n_tokens_ = std::max(n_tokens_, static_cast<uint64_t>(*tokens));
         before_   = std::max(before_, *seconds);
+        if (status_) {
+            const auto loss = field("loss"), val = field("val_loss");
+            if (loss) {
+                status_->old_step(static_cast<uint64_t>(*number), *loss);
+            } else if (val) {
+                status_->eval(static_cast<uint64_t>(*number), *val, field("accuracy").value_or(-1));
+            }
+        }
         return true;
     });
     keep_lines(csv, [&](const std::string & line) {
@@ -102,7 +111,7 @@ void StepLog::write(const std::string & json, const std::string & csv) {
 // --- records -------------------------------------------------------------------------------------
 
 StepLog::StepLog(const std::string & folder, uint64_t step, StepLogOptions options)
-    : enabled_(options.enabled), progress_(step, std::move(options)) {
+    : enabled_(options.enabled), status_(options.status), progress_(step, std::move(options)) {
     if (enabled_) {
         open_metrics(folder, step);
     }
@@ -142,6 +151,9 @@ void StepLog::step(const StepRecord & record) {
     const double   time = seconds(), speed = progress_.tokens_per_second();
     const uint64_t memory  = progress_.memory();
     const size_t   n_hosts = std::max<size_t>(1, record.in.size());
+    if (status_) {
+        status_->step(record, speed, time, progress_.seconds_left());
+    }
 
     Json json = Json::object();
     json.set("step", record.step)
@@ -185,6 +197,9 @@ void StepLog::eval(uint64_t step, float val_loss, float accuracy, float bits_per
     }
     progress_.mark();
     progress_.val_loss(val_loss);
+    if (status_) {
+        status_->eval(step, val_loss, accuracy);
+    }
     const auto   number = static_cast<unsigned long long>(step);
     const double time   = seconds();
     const bool   known = accuracy >= 0.0f, is_text = bits_per_byte >= 0.0f;
@@ -229,7 +244,10 @@ void StepLog::working(const std::string & what) {
 void StepLog::sample(uint64_t step, const std::string & prompt, const std::string & text) {
     progress_.mark();
     const std::string all = printable(prompt + text);
-    std::string shown     = "    " + all.substr(std::min(all.find_first_not_of('\n'), all.size()));
+    if (status_) {
+        status_->sample(step, all);
+    }
+    std::string shown = "    " + all.substr(std::min(all.find_first_not_of('\n'), all.size()));
     for (size_t at = 0; (at = shown.find('\n', at)) != std::string::npos; at += 5) {
         shown.insert(at + 1, "    ");
     }

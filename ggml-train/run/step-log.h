@@ -1,5 +1,5 @@
 // ggml-train/run/step-log.h — the log of a run: its progress line (progress.h), and metrics.jsonl and
-// metrics.csv in its folder, for plots.
+// metrics.csv in its folder, for plots; and the data of its status page (run-status.h).
 #pragma once
 
 #include "ggml-train/run/progress.h"
@@ -31,12 +31,13 @@ private:
     void   write(const std::string & json, const std::string & csv);
     double seconds() const { return before_ + progress_.seconds(); }
 
-    bool     enabled_;
-    Progress progress_;
-    FILE *   jsonl_    = nullptr;
-    FILE *   csv_      = nullptr;
-    uint64_t n_tokens_ = 0;    // of all sessions
-    double   before_   = 0.0;  // seconds of earlier sessions
+    bool        enabled_;
+    RunStatus * status_;
+    Progress    progress_;
+    FILE *      jsonl_    = nullptr;
+    FILE *      csv_      = nullptr;
+    uint64_t    n_tokens_ = 0;    // of all sessions
+    double      before_   = 0.0;  // seconds of earlier sessions
 };
 
 }  // namespace gt

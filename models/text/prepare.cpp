@@ -198,7 +198,45 @@ static fs::path cache_folder() {
     return fs::temp_directory_path() / format("ggml-train-%u", static_cast<unsigned>(::getuid()));
 }
 
-CachedTokens cached_tokens(const Tokenizer & tokenizer, const PrepareOptions & options) {
+// Removes earlier states of the data whose files begin with `begin`, then the files used longest ago.
+static void clean_cache(
+    const fs::path & folder, const std::string & begin, const fs::path & keep, uint64_t max_bytes
+) {
+    struct Entry {
+        fs::file_time_type used;
+        fs::path           path;
+        uint64_t           n_bytes;
+    };
+    std::vector<Entry> files;
+    uint64_t           n_bytes = fs::file_size(keep);
+    std::error_code    ignored;  // another process may clean, too
+    for (const auto & entry : fs::directory_iterator(folder)) {
+        const fs::path & path = entry.path();
+        if (path.extension() != ".tokens" || path == keep) {
+            continue;
+        }
+        if (path.filename().string().starts_with(begin)) {
+            fs::remove(path, ignored);
+            continue;
+        }
+        const auto     used = entry.last_write_time(ignored);
+        const uint64_t size = entry.file_size(ignored);
+        if (!ignored) {
+            files.push_back({used, path, size});
+            n_bytes += size;
+        }
+    }
+    std::sort(files.begin(), files.end(), [](const Entry & a, const Entry & b) {
+        return a.used < b.used;
+    });
+    for (size_t i = 0; i < files.size() && n_bytes > max_bytes; ++i) {
+        fs::remove(files[i].path, ignored);
+        n_bytes -= files[i].n_bytes;
+    }
+}
+
+CachedTokens
+cached_tokens(const Tokenizer & tokenizer, const PrepareOptions & options, uint64_t max_bytes) {
     if (options.inputs.size() == 1 && is_token_file(options.inputs[0])) {
         return {.path = options.inputs[0]};
     }
@@ -224,22 +262,17 @@ CachedTokens cached_tokens(const Tokenizer & tokenizer, const PrepareOptions & o
     if (fs::exists(path)) {
         try {
             const TokenData whole(path.string());
+            std::error_code ignored;
+            fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // used now
             cached.path = path.string();
             return cached;
         } catch (const Error &) {  // damaged: rewritten below
         }
     }
     prepare_tokens(tokenizer, options, path.string());
-    // remove token files of earlier states of the same data
-    for (const auto & entry : fs::directory_iterator(folder)) {
-        const std::string name = entry.path().filename().string();
-        if (name.starts_with(begin) && entry.path().extension() == ".tokens" &&
-            entry.path() != path) {
-            std::error_code ignored;
-            fs::remove(entry.path(), ignored);
-        }
-    }
-    cached.path = path.string();
+    clean_cache(folder, begin, path, max_bytes);
+    cached.is_new = true;
+    cached.path   = path.string();
     return cached;
 }
 

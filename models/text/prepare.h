@@ -45,12 +45,16 @@ bool is_token_file(const std::string & path);
 struct CachedTokens {
     std::string path;
     int         n_files = 0, n_skipped = 0;  // as in PrepareResult; 0: the input is a token file
+    bool        is_new = false;              // it was written just now
 };
 
 // A token file for these inputs: the input itself if it is one, else a cached one, which is rewritten if
 // the inputs (path, size, mtime) or the tokenizer changed. The cache is in $XDG_CACHE_HOME/ggml-train,
-// ~/.cache/ggml-train or the folder for temporary files.
-CachedTokens cached_tokens(const Tokenizer & tokenizer, const PrepareOptions & options);
+// ~/.cache/ggml-train or the folder for temporary files; files that were not used for the longest time are
+// removed when it has more than max_bytes.
+CachedTokens cached_tokens(
+    const Tokenizer & tokenizer, const PrepareOptions & options, uint64_t max_bytes = 20ull << 30
+);
 
 // "  45 % | 120 MB of 266 MB | 31.2M tokens | 12s left"
 std::string progress_text(const PrepareProgress & progress);

@@ -82,6 +82,14 @@ for tool in new-model prepare-data export generate; do
     expect 0 "$tool (ggml-train)" "$bin/$tool" --version
 done
 
+# Ctrl+C while text is prepared leaves nothing behind
+{ yes "And the evening and the morning were the first day." || true; } | head -c 80M >long.txt
+"$bin/prepare-data" --vocab gpt-2 long.txt -o long.tokens --threads 1 >out.txt 2>&1 &
+until [ -e long.tokens.part ]; do kill -0 $! || { cat out.txt; fail "prepare-data ended at once"; }; sleep 0.05; done
+kill -INT $!
+! wait $! || fail "prepare-data was not stopped"
+grep -q "stopped; long.tokens was not written" out.txt && [ -z "$(ls long.tokens* 2>/dev/null)" ] || { cat out.txt; ls; fail "Ctrl+C left files"; }
+
 # a full disk: a tiny tmpfs, if it can be mounted
 if mkdir full && mount -t tmpfs -o size=1m tmpfs full 2>/dev/null; then
     trap 'umount "$work/files/full"' EXIT

@@ -48,7 +48,8 @@ both() { grep -c '"in":\["anna","ben"\]' "$1/run/metrics.jsonl" || true; }
 # anna starts before the hub; ben has --join and no hosts.txt
 invite run
 line=$("$bin/hub" --nodes run/hosts.txt --invite)
-host run anna --nodes ../hosts.txt --batch 4 --steps 30 --min-hosts 2 --checkpoint-every 8
+export GT_TEST_STEP_SECONDS=0.1  # else the estimate's links, 10 Mbit/s for anna, would decide
+host run anna --nodes ../hosts.txt --batch 4 --steps 60 --min-hosts 2 --checkpoint-every 8
 a=$pid
 until_logged "link     not yet: hub 127.0.0.1:$port" run/anna/out.txt
 grep -q "check that the hub runs, that its port is open" run/anna/out.txt || fail "no advice without a hub"
@@ -63,18 +64,36 @@ cmp run/anna/x.gguf run/ben/x.gguf || fail "anna and ben differ"
 grep -aqE "gt1\.|$(sed -n 's/^key //p' run/hosts.txt)" -r run/ben/run && fail "the run's key is in ben's run folder"
 [ "$(stat -c %a run/ben/run)" = 700 ] || fail "others can read ben's run folder"
 for text in "link     the hub answers in" "clocks agree within" "agreed   weights, tokenizer, settings and version" \
-    "cost     .* per step; with 3 hosts .* GB up and .* GB down per day"; do
+    "cost     .* per step; with 2 hosts .* GB up and .* GB down per day"; do
     grep -q "$text" run/ben/out.txt || { cat run/ben/out.txt; fail "ben's link check did not print: $text"; }
 done
 grep -q "waits [0-9]*% for hosts | round [0-9]*: anna, ben | up .* down " run/anna/out.txt || { cat run/anna/out.txt; fail "no progress of rounds"; }
 [ "$(both run/ben)" -ge 25 ] && [ "$(values run/ben up_bytes | tail -1)" -gt 10000 ] || fail "no rounds in the metrics"
+# the estimated cost, the one told after 50 steps, and the metrics agree
+python3 - run/ben <<'PY' || { cat run/ben/out.txt; fail "the costs are not true"; }
+import json, re, sys
+log = open(sys.argv[1] + "/out.txt").read()
+steps = [m for m in map(json.loads, open(sys.argv[1] + "/run/metrics.jsonl")) if "up_bytes" in m]
+told = [[float(x) for x in m] for m in re.findall(r"cost .*?([0-9.]+) GB up and ([0-9.]+) GB down per day", log)]
+assert len(told) == 2, told
+first, last = steps[0], steps[49]
+days = (last["seconds"] - first["seconds"]) / 86400
+for i, name in enumerate(["up_bytes", "down_bytes"]):
+    true = 1e-9 * (last[name] - first[name]) / days
+    assert abs(told[1][i] - true) < 0.05 * true + 0.1, f"{name}: measured {told[1][i]}, the metrics say {true:.2f}"
+    each = (last[name] - first[name]) / (last["step"] - first["step"])
+    most = 1e-9 * each * 86400 / 0.1  # without any load: a step takes a tenth of a second
+    assert 0.6 * true - 0.1 < told[0][i] < 1.1 * most + 0.1, f"{name}: estimated {told[0][i]}, the metrics say {true:.2f} to {most:.2f}"
+PY
 for me in anna ben; do
     grep -q " $me step=[0-9]* loss=.* samples=4 up_bytes=[0-9]* down_bytes=[0-9]*" run/hub/=hub/metrics.txt || fail "no metrics of $me at the hub"
 done
 
+unset GT_TEST_STEP_SECONDS
+
 # the model from the store: the same bytes with hosts.txt and with --join
 "$bin/export" --nodes run/hosts.txt -o fetched.gguf >out.txt
-grep -q "from the run at step 30 of 30" out.txt || { cat out.txt; fail "export did not print the step"; }
+grep -q "from the run at step 60 of 60" out.txt || { cat out.txt; fail "export did not print the step"; }
 cmp fetched.gguf run/anna/x.gguf || fail "the store's model differs"
 "$bin/export" --join "$line" -o pasted.gguf >/dev/null
 cmp fetched.gguf pasted.gguf || fail "--join gives another model"
@@ -151,4 +170,28 @@ if mount -t tmpfs -o size=300k tmpfs full/hub 2>/dev/null; then
     umount full/hub
     echo "full disk: logged, and the run continued"
 fi
+# the hub is gone: hosts name it within seconds, Ctrl+C saves then, too, and they find it again
+invite gone
+serve gone
+export GT_TEST_STEP_SECONDS=0.1
+host gone anna --nodes ../hosts.txt --batch 4 --steps 60 --min-hosts 2
+a=$pid
+host gone ben --nodes ../hosts.txt
+wait_for_lines gone/ben/run 5 "$pid"
+kill -9 "$hub"
+SECONDS=0
+until_logged "the hub 127.0.0.1:$port does not answer (" gone/ben/out.txt
+[ $SECONDS -le 15 ] || fail "the hub's absence was told after $SECONDS s"
+kill -INT "$pid"
+SECONDS=0
+code=0
+wait "$pid" || code=$?
+[ $code = 130 ] && [ $SECONDS -le 20 ] && grep -q "stopped after step [0-9]*; saved as" gone/ben/out.txt ||
+    { cat gone/ben/out.txt; fail "Ctrl+C without a hub ended with $code after $SECONDS s"; }
+serve gone
+host gone ben --nodes ../hosts.txt
+until_logged "the hub 127.0.0.1:$port answers again" gone/anna/out.txt
+ended "$pid" gone
+ended "$a" gone
+cmp gone/anna/x.gguf gone/ben/x.gguf || fail "anna and ben differ after the hub was gone"
 echo "e2e-hub: passed"

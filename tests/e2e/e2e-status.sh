@@ -1,68 +1,70 @@
-#!/bin/bash
-# e2e-status.sh HUB — the status page of a real hub in a real browser. Skipped without chromium.
-set -eu
-hub=$1
+#!/usr/bin/env bash
+# The status page in a real browser: two hosts that wait, train and lose one of them; a finished run from its
+# folder; the hub's page. Skipped without chromium. GT_KEEP_PICTURES=FOLDER keeps screenshots.
+# usage: e2e-status.sh BIN_DIR WORK_DIR
+set -euo pipefail
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
-if [ -z "$browser" ]; then
-    echo "e2e-status: SKIPPED: no browser; sudo apt-get install chromium" >&2
-    exit 77
-fi
-work=$(mktemp -d)
-pid=
-trap '[ -z "$pid" ] || kill $pid 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$work"' EXIT
-port=$("$(dirname "$0")/free_port.py")
-cd "$work"
-"$hub" --new --name hubbox --address "127.0.0.1:$port"
-printf 'anna -\nben -\n' >>hosts.txt
-# curves of an earlier start of the hub: time in ms, host, metrics
-mkdir -p hub-store/=hub
-for host in anna ben; do
-    awk -v host=$host 'BEGIN { for (s = 0; s < 50; s++)
-        printf "%d %s step=%d loss=%.4f tokens_s=1234 waited_s=0.25\n",
-               1700000000000 + s, host, s, 3 - 0.25 * length(host) + 2 * (49 - s) / 49 }'
-done >hub-store/=hub/metrics.txt
-"$hub" --nodes hosts.txt --listen "127.0.0.1:$port" --status 0 >hub.out 2>hub.err &
-pid=$!
-for _ in $(seq 100); do grep -q '^status:' hub.out && break; sleep 0.1; done
-page=$(sed -n 's/^status: //p' hub.out)
+[ -n "$browser" ] || { echo "e2e-status: SKIPPED: no browser; sudo apt-get install chromium" >&2; exit 77; }
+source "$(dirname "$0")/e2e.inc.sh" e2e-status "$1" "$2"
+pids=()
+trap 'for pid in "${pids[@]}"; do kill -9 $pid 2>/dev/null || true; done' EXIT
 
+browse() { timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" --virtual-time-budget=3000 "$@" 2>>browser.log; }
+
+# look STATE URL TEXT...: the page of that state has the texts, some of them markup
 look() {
-    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" \
-        --virtual-time-budget=4000 --window-size=1000,900 "$@" "$page" 2>>browser.log
+    local state=$1 url=$2
+    shift 2
+    browse --dump-dom "$url" >"$state.html"
+    for text in "$@"; do
+        grep -qE -- "$text" "$state.html" || { sed -n '/<body/,/<script/p' "$state.html"; fail "the page of a run that is $state does not show $text"; }
+    done
+    [ -z "${GT_KEEP_PICTURES:-}" ] || for size in 400,1500 1200,1150; do for dark in 0 1; do
+        browse --hide-scrollbars --blink-settings=preferredColorScheme=$dark --window-size=$size --screenshot="$GT_KEEP_PICTURES/$state-${size%,*}-$dark.png" "$url"
+    done; done
 }
-look --dump-dom >dom.html
-for text in 'data-ready="1"' '>anna<' '>ben<' 'tokens/s' '49' '2.00'; do
-    grep -q -- "$text" dom.html || { echo "e2e-status: FAILED: the page does not show $text"; cat dom.html; exit 1; }
-done
-# the curve is drawn: the screenshot has pixels of the first host's colour
-look --screenshot="$work/page.png" >/dev/null
-[ -z "${GT_KEEP_PICTURE:-}" ] || cp page.png "$GT_KEEP_PICTURE"
-python3 - <<'PY'
-import struct, zlib
-data = open('page.png', 'rb').read()
-pos, body, width, height, kind = 8, b'', 0, 0, 0
-while pos < len(data):
-    n, tag = struct.unpack('>I4s', data[pos:pos + 8])
-    chunk = data[pos + 8:pos + 8 + n]
-    if tag == b'IHDR':
-        width, height, kind = struct.unpack('>IIxB', chunk[:10])
-    if tag == b'IDAT':
-        body += chunk
-    pos += 12 + n
-size = {2: 3, 6: 4}[kind]
-raw, rows, last = zlib.decompress(body), [], bytes(width * size)
-for y in range(height):
-    line = bytearray(raw[y * (width * size + 1) + 1:(y + 1) * (width * size + 1)])
-    f = raw[y * (width * size + 1)]
-    for i in range(len(line)):
-        a = line[i - size] if i >= size else 0
-        b, c = last[i], last[i - size] if i >= size else 0
-        p = a + b - c
-        paeth = min((abs(p - a), 0, a), (abs(p - b), 1, b), (abs(p - c), 2, c))[2]
-        line[i] = (line[i] + (0, a, b, (a + b) // 2, paeth)[f]) & 255
-    rows.append(bytes(line))
-    last = bytes(line)
-blue = sum(1 for r in rows for x in range(0, len(r), size) if abs(r[x] - 0x16) < 24 and abs(r[x + 1] - 0x68) < 24 and abs(r[x + 2] - 0xc7) < 24)
-assert blue > 300, f'only {blue} pixels of the first curve'
-print(f'e2e-status: the page shows both hosts, and {blue} pixels of the first curve')
-PY
+page_of() {  # LOG: the address that the program prints
+    until grep -qE '^status:? ' "$1"; do sleep 0.1; done
+    sed -nE 's/^status:? +//p' "$1"
+}
+
+# a run alone: the page is in its folder when it is over
+tiny gpt2 small.gguf
+expect 0 "status   http://127.0.0.1:" train -m small.gguf text.txt --steps 30 --status 0
+[ "$(grep -c 'https\?://' small-run/status.html)" = 0 ] || fail "status.html needs something outside"
+look finished "file://$work/small-run/status.html" '<title>finished · small-run</title>' 'finished: 30 steps in' 'this machine' \
+    'id="validation" d="M|d="M[^"]*" id="validation"' '<b id="val">' 'class="tick-x"' 'class="tick-y"' '>30<|>25<' 'class="sample"' 'gpt2, 2 layers'
+
+# two hosts
+port=$("$free_port")
+"$bin/hub" --new --address "127.0.0.1:$port" --name anna >/dev/null
+echo "ben -" >>hosts.txt
+export GT_TEST_STEP_SECONDS=0.1
+common="-m small.gguf text.txt --nodes hosts.txt --steps 5000 --sample-every 10 --eval-every 5 --eval-batches 1 --threads 1 --batch 4"
+"$bin/train-gpt" $common --name anna --out anna-run --min-hosts 2 --status 0 >anna.txt 2>&1 &
+pids+=($!)
+anna=$!
+page=$(page_of anna.txt)
+until grep -q '1 of 2 hosts; missing: ben' anna.txt; do kill -0 $anna || { cat anna.txt; fail "anna ended"; }; sleep 0.1; done
+look waiting "$page" '<title>waiting · anna-run</title>' 'waiting: 1 of 2 hosts; missing: ben' 'The curve begins with the first step'
+"$bin/train-gpt" $common --name ben --out ben-run >ben.txt 2>&1 &
+pids+=($!)
+ben=$!
+wait_for_lines anna-run 25 $anna
+look running "$page" '<title>[0-9]+ % · anna-run</title>' 'step [0-9]+ of 5000' '(min|h|days|s)(&nbsp;|.)left<' '<b id="loss">[0-9.]+<' '<b id="val">[0-9.]+<' \
+    '<b id="speed">' '<b id="up">[0-9.]+ .B<' '<b id="down">' 'data-host="anna"' 'data-host="ben"' 'id="validation"' '>4 of 4 samples<' '>training<' 'class="sample"'
+kill -9 $ben
+until python3 -c '
+import sys, urllib.request
+sys.exit(b"ben has sent nothing since step" not in urllib.request.urlopen(sys.argv[1] + "status.json").read())' "$page"; do sleep 0.3; done
+look killed "$page" 'ben has sent nothing since step [0-9]+' '>(late|gone), last message [0-9]+ (s|min) ago<'
+kill -INT $anna
+wait $anna || true
+look stopped "file://$work/anna-run/status.html" 'stopped after step [0-9]+ of 5000; run the same command to resume' 'data-host="ben"'
+
+# the hub's page
+"$bin/hub" --nodes hosts.txt --path hub-store --listen "127.0.0.1:$port" --status 0 >hub.txt 2>&1 &
+pids+=($!)
+look hub "$(page_of hub.txt)" '<h1 id="run">hub<' 'step [0-9]+ of 5000' 'data-host="anna"' 'data-host="ben"' 'tokens/s'
+! grep -qE 'tick-y[^>]*>-?0\.0+<' hub.html || fail "the hub's curve begins at zero"
+echo "e2e-status: passed"

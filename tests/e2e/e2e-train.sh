@@ -55,7 +55,7 @@ expect 0 "rate     4.00e-03, for new models" train -m gpt2.gguf --steps 2 --out 
 expect 0 "rate     4.00e-04, a tenth of that for new models, because gpt2-trained.gguf is trained already" \
     train -m gpt2-trained.gguf --data gpt2.tokens --steps 2 --out tenth
 grep -q "step 0: validation loss" out.txt || { cat out.txt; fail "no validation before the first step"; }
-expect 0 "gpt2" "$bin/new-model" --from gpt2-q8_0.gguf -o from.gguf
+expect 0 "q8_0 weights, unpacked to F32" "$bin/new-model" --from gpt2-q8_0.gguf -o from.gguf
 expect 0 "trained model" train -m from.gguf --data text.txt --steps 2
 
 # --tokens, --hours, and a run of one step
@@ -65,6 +65,12 @@ expect 0 "1/1 100%" train -m gpt2.gguf --steps 1 --out one --export x.gguf
 # several forms of text in one run
 mkdir books && cp text.txt books/1.txt && gzip -c text.txt >books/2.txt.gz
 expect 0 "trained model" train -m gpt2.gguf --data books --steps 2 --out books-run --export x.gguf
+
+# a tokenizer of one's own
+expect 1 "this text is enough for 308 tokens" "$bin/new-model" --preset llama-tiny --train-vocab text.txt -o own.gguf
+tiny llama own.gguf --train-vocab text.txt --vocab-size 300
+expect 0 "trained model" train -m own.gguf text.txt --steps 2
+expect 0 "Moses" "$bin/generate" -m own-trained.gguf -p "Moses" -n 4
 
 # every program has --version and suggests the flag that was meant
 n=0

@@ -58,6 +58,13 @@ wait_for_step() {
     done
 }
 
+# wait_for_lines FOLDER N PID: waits until the metrics have N lines (with other hosts a step may be missing) or it has ended
+wait_for_lines() {
+    while kill -0 "$3" 2>/dev/null && [ "$(cat "$1/metrics.jsonl" 2>/dev/null | wc -l)" -lt "$2" ]; do
+        sleep 0.05
+    done
+}
+
 # text.txt: words of different lengths, the same in every run
 seed=1
 for ((i = 0; i < 6000; ++i)); do

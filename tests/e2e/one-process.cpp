@@ -76,6 +76,7 @@ public:
         }
         return out;
     }
+    void pause() override {}
     void applied(Applied) override {}
 
 private:

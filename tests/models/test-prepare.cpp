@@ -181,6 +181,36 @@ TEST_CASE("many_documents_are_split_by_their_content") {
     CHECK(b.info.n_val_doc - a.info.n_val_doc <= 1);
 }
 
+TEST_CASE("the_cache_keeps_what_was_used_last_within_its_limit") {
+    const Scratch dir;
+    ::setenv("XDG_CACHE_HOME", (dir / "cache").c_str(), 1);
+    const Tokenizer          bytes(byte_vocabulary().get(), "bytes");
+    std::vector<std::string> paths;
+    const auto               prepare = [&](const std::string & name, uint64_t max_bytes) {
+        PrepareOptions options;
+        options.inputs  = {dir / name};
+        options.threads = 1;
+        return cached_tokens(bytes, options, max_bytes);
+    };
+    for (const char * name : {"a.txt", "b.txt", "c.txt"}) {
+        write_text(dir / name, std::string(2000, name[0]));
+        const CachedTokens cached = prepare(name, 1 << 20);
+        CHECK(cached.is_new);
+        paths.push_back(cached.path);
+        const auto age = std::chrono::hours(10 - static_cast<int>(paths.size()));
+        std::filesystem::last_write_time(
+            cached.path, std::filesystem::file_time_type::clock::now() - age
+        );
+    }
+    CHECK_FALSE(prepare("a.txt", 1 << 20).is_new);  // now the last one used
+    const uint64_t each = std::filesystem::file_size(paths[0]);
+    write_text(dir / "d.txt", std::string(2000, 'd'));
+    prepare("d.txt", 3 * each + each / 2);
+    CHECK(std::filesystem::exists(paths[0]));
+    CHECK_FALSE(std::filesystem::exists(paths[1]));
+    CHECK(std::filesystem::exists(paths[2]));
+}
+
 TEST_CASE("the_cache_depends_on_text_and_tokenizer") {
     const Scratch dir;
     ::setenv("XDG_CACHE_HOME", (dir / "cache").c_str(), 1);

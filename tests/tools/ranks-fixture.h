@@ -107,6 +107,7 @@ public:
     }
     std::optional<Collected> missed(bool) override { return std::nullopt; }
     Collected                collect(uint64_t step) override { return self_->collect(step); }
+    void                     pause() override {}
     void applied(Applied applied) override { digests.push_back(applied.state_digest); }
 
     std::vector<Bytes>    messages;

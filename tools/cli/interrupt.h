@@ -4,14 +4,19 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <unistd.h>
 
 namespace gt {
 
 class Interrupt {
 public:
-    Interrupt() {
+    // text: what the first Ctrl+C tells. REQUIRES: a literal.
+    explicit Interrupt(
+        const char * text = "\nfinishing this step, then saving; Ctrl+C again exits at once\n"
+    ) {
         n_asked() = 0;
+        told()    = text;
         std::signal(SIGINT, handle);
         std::signal(SIGTERM, handle);
         hang_up(handle);
@@ -38,15 +43,17 @@ private:
         static volatile std::sig_atomic_t n = 0;
         return n;
     }
+    static const char *& told() {
+        static const char * text = "";
+        return text;
+    }
     static void handle(int signal) {
         n_asked() = n_asked() + 1;
         if (n_asked() > 1 && signal != SIGHUP) {
             _exit(130);
         }
         std::signal(SIGPIPE, SIG_IGN);  // the reader of our output may be gone, too
-        static const char text[] =
-            "\nfinishing this step, then saving; Ctrl+C again exits at once\n";
-        (void) !write(STDERR_FILENO, text, sizeof(text) - 1);
+        (void) !write(STDERR_FILENO, told(), std::strlen(told()));
     }
 };
 

@@ -11,9 +11,12 @@ namespace gt {
 
 double
 measure_gradient(const RunPlan & plan, TrainRank & rank, Data & data, LocalGroup & ranks, int n) {
-    const auto from = std::chrono::steady_clock::now();
-    for (int i = 0; i < n; ++i) {
-        rank.graph().run(from_first(ranks, [&] { return data.train(i, plan.micro); }));
+    std::chrono::steady_clock::time_point from;
+    for (int i = -1; i < n; ++i) {  // the first one warms up
+        if (i == 0) {
+            from = std::chrono::steady_clock::now();
+        }
+        rank.graph().run(from_first(ranks, [&] { return data.train(i + 1, plan.micro); }));
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - from;
     const int64_t n_turns = (plan.batch / plan.micro + ranks.size() - 1) / ranks.size();

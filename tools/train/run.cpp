@@ -1,11 +1,14 @@
 #include "tools/train/run.h"
 
+#include "comm/status/page.h"
 #include "ggml-train/base/file.h"
 #include "ggml-train/evaluator.h"
 #include "ggml-train/run/checkpoint.h"
+#include "ggml-train/run/run-status.h"
 #include "ggml-train/run/step-log.h"
 #include "tools/cli/interrupt.h"
 #include "tools/train/measure.h"
+#include "tools/train/pause.h"
 #include "tools/train/run-devices.h"
 #include "tools/train/settle.h"
 #include "tools/train/summary.h"
@@ -13,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <thread>
 
 namespace gt {
 
@@ -25,6 +29,28 @@ bool all_finite(std::span<const float> values) {
     return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
 }
 
+StepRecord record_of(
+    const RunPlan & plan, const Session & session, const StepResult & result, double waited_for_data
+) {
+    const HubTraffic traffic = session.traffic(result.info);
+    return {
+        .step             = result.step + 1,
+        .loss             = static_cast<float>(result.loss),
+        .lr               = result.lr,
+        .grad_norm        = static_cast<float>(result.grad_norm),
+        .n_tokens         = static_cast<uint64_t>(result.n_samples * plan.n_per_sample),
+        .n_samples        = static_cast<uint64_t>(result.n_samples),
+        .waited           = waited_for_data,
+        .round            = result.round + 1,
+        .in               = result.info.in,
+        .late             = result.info.late,
+        .n_sent           = result.n_sent,
+        .up_bytes         = traffic.sent,
+        .down_bytes       = traffic.received,
+        .waited_for_hosts = result.waited,
+        .hosts            = result.info.hosts};
+}
+
 // The run on one rank of this host. All ranks run the same lines; only rank 0 writes files, prints, and
 // talks to other hosts.
 class Run {
@@ -35,9 +61,12 @@ public:
         Session &       session,
         const Samples & samples,
         Peers &         peers,
+        RunStatus &     status,
         LocalGroup &    ranks)
         : plan_(plan), model_(model), data_(data), session_(session), samples_(samples),
-          peers_(peers), ranks_(ranks), rank_(plan, model.file, data, ranks, peers) {
+          peers_(peers), status_(status), ranks_(ranks),
+          pause_({plan.out, plan.active_hours, plan.pause_when_busy}),
+          rank_(plan, model.file, data, ranks, peers) {
         on_first(ranks_, [&] { model_.file.tensors.clear(); });  // the devices have them now
     }
 
@@ -48,11 +77,14 @@ public:
         const double compute_s =
             session_.alone() ? 0.0 : measure_gradient(plan_, rank_, data_, ranks_, 1);
         on_first(ranks_, [&] {
-            print_summary(
-                plan_, model_.file.config, rank_.memory(), rank_.state(), session_, compute_s
-            );
+            print_summary(plan_, model_.file.config, rank_.memory(), rank_.state());
         });
         join(model_.fresh && plan_.checkpoint.empty());
+        if (!session_.alone() && ranks_.rank() == 0 && !at_end() && !Interrupt::asked()) {
+            const std::string cost = session_.cost(plan_.optim, model_.file.config, compute_s);
+            std::printf("cost     about %s\n", cost.c_str());
+            std::fflush(stdout);
+        }
         log_ = std::make_unique<StepLog>(
             plan_.out, trainer().step(),
             StepLogOptions{
@@ -60,16 +92,24 @@ public:
                 .steps   = static_cast<uint64_t>(plan_.steps),
                 .every   = plan_.log_every,
                 .batch   = static_cast<uint64_t>(plan_.batch),
-                .unit    = plan_.unit}
+                .unit    = plan_.unit,
+                .status  = ranks_.rank() == 0 ? &status_ : nullptr}
         );
         if (ranks_.rank() == 0) {
             rank_.watch([this](bool training) { show_work(training); });
-            session_.log().to([this](const std::string & text) { log_->note(text); });
+            session_.log().to([this](const std::string & text) {
+                log_->note(text);
+                status_.fault(text);
+            });
         }
         if (trainer().step() == 0 && session_.is_first() && !at_end() && !is_interrupted()) {
             validate(0);
         }
         while (!at_end() && !is_interrupted()) {
+            if (const std::string why = pause_reason(); !why.empty()) {
+                pause(why);
+                continue;
+            }
             const double waited = waited_for_data();
             n_work_             = 0;
             StepResult result   = trainer().train();
@@ -77,7 +117,8 @@ public:
                 trainer().drain(result);
             }
             if (result.n_samples > 0) {
-                log_->step(record_of(result, waited_for_data() - waited));
+                log_->step(record_of(plan_, session_, result, waited_for_data() - waited));
+                tell_traffic();
             }
             after_step(result.step + 1, result.validate);
         }
@@ -101,29 +142,29 @@ private:
     }
     double waited_for_data() const { return ranks_.rank() == 0 ? data_.seconds_waited() : 0.0; }
 
-    StepRecord record_of(const StepResult & result, double waited_for_data) const {
-        return {
-            .step             = result.step + 1,
-            .loss             = static_cast<float>(result.loss),
-            .lr               = result.lr,
-            .grad_norm        = static_cast<float>(result.grad_norm),
-            .n_tokens         = static_cast<uint64_t>(result.n_samples * plan_.n_per_sample),
-            .n_samples        = static_cast<uint64_t>(result.n_samples),
-            .waited           = waited_for_data,
-            .round            = result.round + 1,
-            .in               = result.info.in,
-            .late             = result.info.late,
-            .n_sent           = result.n_sent,
-            .up_bytes         = result.info.up_bytes,
-            .down_bytes       = result.info.down_bytes,
-            .waited_for_hosts = result.waited};
+    // Once, when the pace is known: the true cost.
+    void tell_traffic() {
+        constexpr uint64_t kSteps = 50;
+        if (session_.alone() || ranks_.rank() != 0 || ++n_steps_ != kSteps) {
+            return;
+        }
+        const RunStatus::Traffic day = status_.per_day();
+        log_->note(format(
+            "cost     measured over %llu steps: %.1f GB up and %.1f GB down per day",
+            static_cast<unsigned long long>(kSteps), 1e-9 * day.up, 1e-9 * day.down
+        ));
     }
 
     // Our place in the run: its beginning, our checkpoint, or the current step of the other hosts.
     void join(bool fresh) {
         if (!session_.alone() && ranks_.rank() == 0) {
-            std::printf("waiting for the other hosts\n");
-            std::fflush(stdout);
+            const auto tell = [this](const std::string & text) {
+                std::printf("%s\n", text.c_str());
+                std::fflush(stdout);
+                status_.idle("waiting", text);
+            };
+            tell("waiting for the other hosts");
+            session_.on_missing(tell);
         }
         trainer().join(mark_, fresh);
         if (trainer().step() > 0 && ranks_.rank() == 0) {
@@ -139,6 +180,35 @@ private:
             }
             std::fflush(stdout);
         }
+    }
+
+    std::string pause_reason() {
+        return from_first(ranks_, [&] { return pause_.reason(); });
+    }
+
+    // Saves and leaves the other hosts, until there is no reason to any more. The next step returns to
+    // them, and applies the rounds that were missed.
+    void pause(std::string why) {
+        constexpr auto kEach = std::chrono::milliseconds(500);
+        on_first(ranks_, [&] {
+            save();
+            log_->note(
+                format(
+                    "pausing after step %llu: ", static_cast<unsigned long long>(trainer().step())
+                ) +
+                why
+            );
+            status_.idle("paused", why);
+            peers_.pause();
+        });
+        while (!why.empty() && !is_interrupted()) {
+            on_first(ranks_, [&] { std::this_thread::sleep_for(kEach); });
+            why = pause_reason();
+        }
+        on_first(ranks_, [&] {
+            log_->note("training again");
+            log_->mark();
+        });
     }
 
     // For a step or a validation that takes long: its micro-batches.
@@ -184,7 +254,17 @@ private:
         });
     }
 
+    // The page as it is now, with its data inside.
+    void write_page() {
+        status_.ended(at_end());
+        const std::string page = page_with(status_.json());
+        AsideFile         file(plan_.out + "/status.html");
+        file.write(page.data(), page.size());
+        file.commit();
+    }
+
     int finish() {
+        write_page();
         if (!at_end()) {
             log_->note(format(
                 "stopped after step %llu; saved as %s",
@@ -266,13 +346,26 @@ private:
     Session &       session_;
     const Samples & samples_;
     Peers &         peers_;
+    RunStatus &     status_;
     LocalGroup &    ranks_;
+    PauseRules      pause_;
     TrainRank       rank_;
     ModelHead       head_;
+    uint64_t        n_steps_ = 0;                    // of this session
     int64_t         n_work_ = 0, n_validation_ = 0;  // micro-batches: done, of the last validation
     Bytes           mark_;  // our place in the run, for the checkpoint; on rank 0
     std::unique_ptr<StepLog> log_;
 };
+
+std::unique_ptr<PageServer> open_page(int port, const RunStatus & status) {
+    if (port < 0) {
+        return nullptr;
+    }
+    auto page = std::make_unique<PageServer>(port, [&] { return status.json(); });
+    std::printf("status   http://127.0.0.1:%d/\n", page->port());
+    std::fflush(stdout);
+    return page;
+}
 
 }  // namespace
 
@@ -282,10 +375,19 @@ int run_training(
     const FolderLock lock(draft.out);
     const Interrupt  interrupt;
     const RunPlan    plan = draft.steps > 0 ? draft : plan_hours(draft, model.file, data);
-    Peers & peers = session.peers(plan.optim, param_shapes(tensor_specs(model.file.config)));
-    int     code  = 0;
+    Peers &   peers = session.peers(plan.optim, param_shapes(tensor_specs(model.file.config)));
+    RunStatus status(
+        {.run   = std::filesystem::path(plan.out).filename().string(),
+         .model = describe(model.file.config),
+         .host  = session.alone() ? "this machine" : session.host(),
+         .unit  = plan.unit,
+         .steps = static_cast<uint64_t>(plan.steps),
+         .batch = static_cast<uint64_t>(plan.batch) * steps_per_round(plan.optim)}
+    );
+    const auto page = open_page(plan.status, status);
+    int        code = 0;
     run_devices(plan.device, plan.ranks, [&](LocalGroup & ranks) {
-        const int done = Run(plan, model, data, session, samples, peers, ranks).run();
+        const int done = Run(plan, model, data, session, samples, peers, status, ranks).run();
         if (ranks.rank() == 0) {
             code = done;
         }

@@ -8,6 +8,7 @@
 #include "tools/cli/host-name.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/invite.h"
+#include "tools/cli/plural.h"
 #include "tools/train/cost.h"
 
 #include <filesystem>
@@ -42,9 +43,9 @@ Session::Session(const NodesFlags & flags)
     hosts_ = flags.join.empty() ? read_hosts(flags.nodes) : parse_invite(read_invite(flags.join));
     MeetOptions options;
     options.hub_path                    = flags.hub_path.empty() ? "hub-store" : flags.hub_path;
-    options.status_port                 = flags.status;
     options.take_over                   = flags.take_over;
     options.log                         = [this](const std::string & text) { log_.line(text); };
+    options.stop                        = Interrupt::asked;
     options.congestion                  = flags.tcp;
     options.up_limit                    = make_upload_limit(static_cast<uint64_t>(flags.up_limit));
     options.membership.min_hosts        = static_cast<size_t>(flags.min_hosts);
@@ -54,9 +55,6 @@ Session::Session(const NodesFlags & flags)
         "host     %s, meeting at %s\n", host_.c_str(),
         hosts_.store.empty() ? hosts_.hub()->address.c_str() : hosts_.store.c_str()
     );
-    if (flags.status > 0 && hosts_.store.empty() && hosts_.hub()->name == host_) {
-        std::printf("status   http://127.0.0.1:%d/\n", flags.status);
-    }
     check_link();
 }
 
@@ -298,33 +296,116 @@ Peers & Session::peers(const OptimOptions & optim, const std::vector<ParamView> 
         return *peers_;
     }
     StorePeersOptions options;
-    options.host  = host_;
-    options.log   = [this](const std::string & text) { log_.line(text); };
-    options.stop  = Interrupt::asked;
-    options.dense = dense_codec(optim, params);
-    peers_        = make_peers(*meeting_, options);
+    options.host    = host_;
+    options.log     = [this](const std::string & text) { log_.line(text); };
+    options.stop    = Interrupt::asked;
+    options.joining = [this] { look_for_hosts(); };
+    options.dense   = dense_codec(optim, params);
+    peers_          = make_peers(*meeting_, options);
     return *peers_;
 }
 
-std::string
-Session::cost(const OptimOptions & optim, const ModelConfig & config, double compute_s) const {
-    Hosts run = hosts_;
-    for (HostEntry & line : run.hosts) {
-        line.up   = line.up > 0 ? line.up : 20;  // Mbit/s of a typical home
-        line.down = line.down > 0 ? line.down : 100;
+// Hosts that have announced themselves and have not left.
+std::set<std::string> Session::present_hosts() {
+    std::map<std::string, std::pair<uint64_t, uint64_t>> seen;  // incarnations: hello, leave
+    const RunPaths                                       paths(meeting_->keys().run);
+    for (const std::string & key : meeting_->store().list(paths.presences())) {
+        const auto presence = paths.parse_presence(key);
+        if (presence && presence->kind != PresenceKey::Kind::ask) {
+            auto & [hello, leave] = seen[presence->host];
+            uint64_t & newest     = presence->kind == PresenceKey::Kind::hello ? hello : leave;
+            newest                = std::max(newest, presence->incarnation);
+            if (presence->kind == PresenceKey::Kind::removed) {
+                leave = std::numeric_limits<uint64_t>::max();
+            }
+        }
     }
-    const Cost cost = estimate(optim, param_shapes(tensor_specs(config)), run, compute_s);
+    std::set<std::string> present;
+    for (const auto & [host, incarnations] : seen) {
+        if (incarnations.first > incarnations.second) {
+            present.insert(host);
+        }
+    }
+    return present;
+}
+
+// "1 of 2 hosts; missing: ben"; empty: enough are there.
+std::string Session::missing_hosts() {
+    const std::set<std::string> seen     = present_hosts();
+    const auto                  settings = read_settings(meeting_->store(), meeting_->keys());
+    size_t                      n_needed = static_cast<size_t>(flags_.min_hosts);
+    if (settings && settings->contains("min-hosts")) {
+        n_needed = static_cast<size_t>(std::atoll(settings->at("min-hosts").c_str()));
+    }
+    if (seen.size() >= n_needed) {
+        return "";
+    }
+    std::string names;
+    for (const HostEntry & host : hosts_.hosts) {
+        if (!seen.contains(host.name)) {
+            names += (names.empty() ? "; missing: " : ", ") + host.name;
+        }
+    }
+    return format("%zu of %zu hosts", seen.size(), n_needed) + names;
+}
+
+void Session::look_for_hosts() {
+    constexpr auto kEach = std::chrono::seconds(2);
+    const auto     now   = std::chrono::steady_clock::now();
+    if (!missing_ || now - looked_ < kEach) {
+        return;
+    }
+    looked_ = now;
+    try {
+        const std::string text = missing_hosts();
+        if (text != missing_text_) {
+            missing_text_ = text;
+            missing_(text.empty() ? "all hosts are there" : text);
+        }
+    } catch (const StoreError &) {
+        // join retries, and tells
+    }
+}
+
+std::string
+Session::cost(const OptimOptions & optim, const ModelConfig & config, double compute_s) {
+    std::set<std::string> present;
+    try {
+        present = present_hosts();
+    } catch (const StoreError &) {
+        for (const HostEntry & host : hosts_.hosts) {
+            present.insert(host.name);
+        }
+    }
+    present.insert(host_);
+    Hosts run = hosts_;
+    run.hosts.clear();
+    for (const std::string & name : present) {
+        const HostEntry * known = hosts_.find(name);
+        HostEntry         line  = known ? *known : HostEntry{.name = name};
+        line.up                 = line.up > 0 ? line.up : 20;  // Mbit/s of a typical home
+        line.down               = line.down > 0 ? line.down : 100;
+        run.hosts.push_back(line);
+    }
+    const Cost   cost     = estimate(optim, param_shapes(tensor_specs(config)), run, compute_s);
+    const double n_others = static_cast<double>(run.hosts.size() - 1);
+    const bool   is_hub   = meeting_->hub_traffic().has_value();
     return format(
-        "%s %s; with %zu hosts %.1f GB up and %.1f GB down per day%s (see plan)",
+        "%s %s; with %s %.1f GB up and %.1f GB down per day%s",
         bytes_text(static_cast<uint64_t>(cost.round_bytes)).c_str(),
         cost.every == 1
             ? "per step"
             : format("every %llu steps", static_cast<unsigned long long>(cost.every)).c_str(),
-        run.hosts.size(), cost.up_gb_day, cost.down_gb_day,
-        run.hub() && run.hub()->name == host_ && cost.hub_gb_day > 0.0
-            ? format("; the hub here sends %.1f GB", cost.hub_gb_day).c_str()
-            : ""
+        plural(static_cast<int64_t>(run.hosts.size()), "host").c_str(),
+        is_hub ? n_others * cost.down_gb_day : cost.up_gb_day,
+        is_hub ? n_others * cost.up_gb_day : cost.down_gb_day,
+        is_hub ? ", for the hub on this machine" : ""
     );
+}
+
+HubTraffic Session::traffic(const RoundInfo & info) const {
+    const auto hub = alone() ? std::nullopt : meeting_->hub_traffic();
+    return hub ? *hub : HubTraffic{info.up_bytes, info.down_bytes};
 }
 
 void Session::finish() {

@@ -10,14 +10,15 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 
 namespace gt {
 
 struct NodesFlags {
     std::string nodes, join, name, hub_path, tcp = "bbr";
-    int64_t     up_limit = 0;
-    double      day_cap  = 0.0;
-    int         status = -1, min_hosts = 1;
+    int64_t     up_limit         = 0;
+    double      day_cap          = 0.0;
+    int         min_hosts        = 1;
     uint64_t    checkpoint_every = 0;
     bool        take_over        = false;
 
@@ -42,10 +43,6 @@ struct NodesFlags {
         visit(
             "checkpoint-every", checkpoint_every,
             "rounds between shared checkpoints; 0: by their size", {}, 0
-        );
-        visit(
-            "status", status, "port of the hub's status page on 127.0.0.1; -1: no page", {}, -1,
-            65535
         );
         visit("hub-path", hub_path, "folder of the hub, if it runs here; default: hub-store");
         visit("take-over", take_over, "order the rounds on this host, because the old one is gone");
@@ -102,17 +99,27 @@ public:
     // Peers for these settings; to be called once.
     Peers & peers(const OptimOptions & optim, const std::vector<ParamView> & params);
 
-    // Traffic of the run in one line. compute_s: duration of a gradient on this machine.
-    std::string
-    cost(const OptimOptions & optim, const ModelConfig & config, double compute_s) const;
+    // Traffic of this machine with the hosts that are there now, in one line: estimated. compute_s: duration
+    // of a gradient on this machine.
+    std::string cost(const OptimOptions & optim, const ModelConfig & config, double compute_s);
+
+    // What this machine has sent and received: our rounds, or those of all hosts if the hub is here.
+    HubTraffic traffic(const RoundInfo & info) const;
 
     SessionLog & log() { return log_; }
+
+    // While we wait for the run to begin: told which hosts are missing, whenever that changes.
+    void on_missing(std::function<void(const std::string &)> sink) { missing_ = std::move(sink); }
 
     // After the last step: serves the other hosts until they are done, if they depend on us.
     void finish();
 
 private:
-    void check_link();
+    void        check_link();
+    void        look_for_hosts();
+    std::string missing_hosts();
+
+    std::set<std::string> present_hosts();
 
     SessionLog               log_;
     NodesFlags               flags_;
@@ -120,6 +127,10 @@ private:
     std::string              host_;
     std::unique_ptr<Meeting> meeting_;
     std::unique_ptr<Peers>   peers_;
+
+    std::function<void(const std::string &)> missing_;
+    std::string                              missing_text_;  // told last
+    std::chrono::steady_clock::time_point    looked_{};      // for hosts
 };
 
 // A model without weights, from the description that a host has stored.

@@ -9,6 +9,7 @@
 #include "tools/train/cost.h"
 #include "tools/train/gpu-hint.h"
 #include "tools/train/memory-plan.h"
+#include "tools/train/pause.h"
 #include "tools/train/rank.h"
 
 #include <algorithm>
@@ -150,6 +151,7 @@ void check_flags(const TrainFlags & train, const Flags & given, bool alone) {
     for (const DeviceSpec & device : parse_devices(train.device)) {
         find_device(device);
     }
+    parse_active_hours(train.active_hours);
     OptimOptions optim = train.optim;
     optim.replicator   = optim.replicator == "auto" ? default_replicator(alone) : optim.replicator;
     check_options(optim);
@@ -269,8 +271,8 @@ static bool is_continued(const RunModel & model) {
 }
 
 static int threads_of(const TrainFlags & f) {
-    return f.threads ? f.threads
-                     : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    const double n_cores = std::thread::hardware_concurrency();
+    return f.threads ? f.threads : std::max(1, static_cast<int>(n_cores * f.power_limit / 100.0));
 }
 
 // The fragments with which this host stays within --up-limit and --day-cap at its own pace.

@@ -32,9 +32,7 @@ void print_summary(
     const RunPlan &     plan,
     const ModelConfig & config,
     const RankMemory &  memory,
-    const HostState &   state,
-    const Session &     session,
-    double              compute_s
+    const HostState &   state
 ) {
     constexpr const char * kForms[] = {"portable ops", "fused ops", "device ops"};
     const double           count    = static_cast<double>(plan.batch * plan.n_per_sample);
@@ -57,9 +55,6 @@ void print_summary(
         "compute  %s, %s, %s%s\n", plan.device.c_str(), plural(plan.threads, "thread").c_str(),
         kForms[static_cast<int>(form_of(plan))], plan.recompute ? ", recomputed activations" : ""
     );
-    if (!session.alone()) {
-        std::printf("cost     %s\n", session.cost(plan.optim, config, compute_s).c_str());
-    }
     std::printf("run      %s: %s\n", plan.out.c_str(), disk_text(plan, state).c_str());
     std::fflush(stdout);
 }

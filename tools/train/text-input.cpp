@@ -3,6 +3,7 @@
 #include "ggml-train/base/text.h"
 #include "models/text/chat-data.h"
 #include "models/text/text-data.h"
+#include "tools/cli/interrupt.h"
 #include "tools/cli/plural.h"
 
 #include <algorithm>
@@ -13,14 +14,21 @@ namespace gt {
 namespace {
 
 CachedTokens prepare_text(const Tokenizer & tokenizer, PrepareOptions options) {
-    bool shown       = false;
+    bool            shown = false;
+    const Interrupt interrupt("\nstopping\n");
     options.progress = [&](const PrepareProgress & p) {
+        if (Interrupt::asked()) {
+            throw Error("stopped while preparing the text; nothing was kept");
+        }
         if (::isatty(STDERR_FILENO)) {
             shown = std::fprintf(stderr, "\r\033[Kpreparing data %s", progress_text(p).c_str()) > 0;
         }
     };
     CachedTokens tokens = cached_tokens(tokenizer, options);
     std::fputs(shown ? "\n" : "", stderr);
+    if (tokens.is_new) {
+        std::printf("tokens   kept in %s\n", tokens.path.c_str());
+    }
     return tokens;
 }
 

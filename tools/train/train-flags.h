@@ -27,10 +27,12 @@ struct TrainFlags {
 
     int64_t     eval_every = 0, eval_batches = 0, save_every = 0, keep = 3, log_every = 10;
     int64_t     extend  = 0;
-    int         threads = 0, ranks = 1;
+    int         threads = 0, ranks = 1, status = -1;
     std::string device = "auto", compute = "f32", shard = "auto";
     bool        portable = false, recompute = false, fresh = false, list_devices = false;
-    std::string export_to, export_type = "f32";
+    std::string export_to, export_type = "f32", active_hours;
+    bool        pause_when_busy = false;
+    double      power_limit     = 100.0;
 
     void visit_run(Flags & visit) {
         visit.group("Run (stored in checkpoints, the same on all hosts)");
@@ -83,7 +85,22 @@ struct TrainFlags {
             "other hosts",
             {}, 0
         );
+        visit(
+            "status", status, "port of the run's status page on 127.0.0.1; 0: any; -1: no page", {},
+            -1, 65535
+        );
         visit("threads,t", threads, "CPU threads; 0: all cores", {}, 0, 4096);
+        visit(
+            "power-limit", power_limit, "percent of the cores to use, if --threads is not given",
+            {}, 1, 100
+        );
+        visit(
+            "active-hours", active_hours, "train only then, such as 22:00-07:00; pause otherwise"
+        );
+        visit(
+            "pause-when-busy", pause_when_busy,
+            "pause while other programs use more than half of the cores"
+        );
         visit(
             "ranks", ranks, "CPU ranks that share the work and the threads of this host", {}, 1,
             4096
