@@ -28,11 +28,12 @@ static std::string read_prompt(const std::string & path) {
 }
 
 int gt::generate_main(Flags & flags, int argc, char ** argv) {
-    std::string     model, prompt, file;
+    std::string     model, lora, prompt, file;
     int             threads = 0;
     bool            echo    = true;
     GenerateOptions options;
     flags("model,m", model, "the model (GGUF)");
+    flags("lora", lora, "an adapter for the model (GGUF)");
     flags("prompt,p", prompt, "the text to continue");
     flags("file,f", file, "a file with the text to continue");
     flags("echo", echo, "print the prompt first");
@@ -46,7 +47,7 @@ int gt::generate_main(Flags & flags, int argc, char ** argv) {
     if (!file.empty()) {
         prompt = read_prompt(file);
     }
-    Generator generator(model, threads);
+    Generator generator(model, threads, lora);
     if (echo) {
         std::fwrite(prompt.data(), 1, prompt.size(), stdout);
     }

@@ -31,6 +31,13 @@ struct GptFlags : TrainFlags {
     bool           list_devices = false;
     PrepareOptions prepare;
     NodesFlags     nodes;
+    LoraFlags      lora;
+
+    void visit_run(Flags & visit) {
+        TrainFlags::visit_run(visit);
+        visit.group("Adapter (LoRA)");
+        lora.visit(visit);
+    }
 
     void visit(Flags & visit) {
         visit.group("Model and data");
@@ -56,10 +63,10 @@ struct GptFlags : TrainFlags {
         visit.refuse("batch-size", "name the samples per step with --batch");
         visit.refuse("ub", "name the samples computed at once with --micro");
         visit.refuse("ubatch-size", "name the samples computed at once with --micro");
-        visit.shown_first({"model",   "data",      "steps",  "tokens",       "hours",  "batch",
-                           "context", "lr",        "rule",   "seed",         "nodes",  "join",
-                           "name",    "min-hosts", "status", "out",          "export", "fresh",
-                           "extend",  "threads",   "device", "list-devices", "prompt"});
+        visit.shown_first({"model",   "data",   "steps",     "tokens", "hours",        "batch",
+                           "context", "lr",     "rule",      "lora",   "seed",         "nodes",
+                           "join",    "name",   "min-hosts", "status", "out",          "export",
+                           "fresh",   "extend", "threads",   "device", "list-devices", "prompt"});
     }
 };
 
@@ -117,11 +124,23 @@ GptFlags with_context(GptFlags f, const ModelConfig & config) {
     return f;
 }
 
+// A resumed run, or one with other hosts, may have other settings than the model was loaded with.
+void check_adapter(const LoraFlags & run, const LoraConfig & ours) {
+    const LoraConfig its = run.config();
+    if (its.rank != ours.rank || its.alpha != ours.alpha || its.on != ours.on) {
+        throw Error(format(
+            "the run was started with --lora %lld --lora-alpha %g%s; add the same flags",
+            static_cast<long long>(its.rank), its.alpha,
+            its.on.empty() ? "" : (" --lora-on " + its.on).c_str()
+        ));
+    }
+}
+
 int train_gpt(const GptFlags & given, const Flags & flags) {
     // the model, and the other hosts
     check_flags(given, flags, given.nodes.alone());
     Session             session(given.nodes);
-    RunModel            model  = session.model(given.model);
+    RunModel            model  = session.model(given.model, given.lora.config());
     const ModelConfig & config = model.file.config;
     if (takes_images(config)) {
         throw Error(given.model + " is a model of pictures; train it with train-vit");
@@ -145,7 +164,9 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
         .n_per_sample = f.context,
         .alone        = session.alone(),
         .data_text    = text_summary(cached, tokens.info())};
-    const RunPlan plan = make_plan(settle(f, flags, in, session), flags, in, folder);
+    const GptFlags settled = settle(f, flags, in, session);
+    check_adapter(settled.lora, config.lora);
+    const RunPlan plan = make_plan(settled, flags, in, folder);
     TextData      data(
              tokens, {.seed  = plan.seed,
                       .host  = session.host(),
