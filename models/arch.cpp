@@ -2,6 +2,7 @@
 
 #include "ggml-train/gguf/gguf-read.h"
 #include "models/arch-parts.h"
+#include "models/base-weights.h"
 #include "models/blocks.h"
 
 namespace gt {
@@ -11,6 +12,9 @@ Arch llama_arch();  // llama.cpp
 Arch qwen2_arch();  // qwen2.cpp
 Arch qwen3_arch();  // qwen3.cpp
 Arch vit_arch();    // vit.cpp
+
+static constexpr const char * kLoraRank = "gt.lora.rank";
+static constexpr const char * kLoraOn   = "gt.lora.on";
 
 std::vector<Arch> & architectures() {
     static std::vector<Arch> table = {
@@ -44,10 +48,15 @@ bool takes_images(const ModelConfig & config) {
     return find_arch(config.arch).takes == Takes::images;
 }
 
-std::vector<TensorSpec> tensor_specs(const ModelConfig & config) {
+std::vector<TensorSpec> base_specs(const ModelConfig & config) {
     SpecList list(config);
     find_arch(config.arch).tensors(config, list);
     return list.take();
+}
+
+std::vector<TensorSpec> tensor_specs(const ModelConfig & config) {
+    const auto base = base_specs(config);
+    return config.lora.enabled() ? lora_specs(config.lora, base) : base;
 }
 
 int64_t n_params(const ModelConfig & config) {
@@ -95,6 +104,9 @@ ModelConfig read_config(const gguf_context * gguf, const std::string & where) {
     c.n_head_kv = c.n_head;
     c.n_ff      = in.need_int("feed_forward_length");
     arch.read_keys(in, c);
+    c.lora.rank  = find_int(gguf, kLoraRank, where).value_or(0);
+    c.lora.alpha = static_cast<float>(find_float(gguf, "adapter.lora.alpha", where).value_or(0.0));
+    c.lora.on    = find_string(gguf, kLoraOn, where).value_or("");
     check_config(c, where);
     return c;
 }
@@ -107,6 +119,11 @@ void write_config(const ModelConfig & c, gguf_context * gguf) {
     out.set_int("feed_forward_length", c.n_ff);
     out.set_int("attention.head_count", c.n_head);
     find_arch(c.arch).write_keys(c, out);
+    if (c.lora.enabled()) {
+        gguf_set_val_f32(gguf, "adapter.lora.alpha", c.lora.alpha);
+        gguf_set_val_u32(gguf, kLoraRank, static_cast<uint32_t>(c.lora.rank));
+        gguf_set_val_str(gguf, kLoraOn, c.lora.on.c_str());
+    }
 }
 
 std::string describe(const ModelConfig & c) {
@@ -131,7 +148,30 @@ std::string describe(const ModelConfig & c) {
             static_cast<long long>(c.n_vocab)
         );
     }
+    if (c.lora.enabled()) {
+        text += format(
+            ", adapter of rank %lld on %s", static_cast<long long>(c.lora.rank),
+            c.lora.on.empty() ? "all matrices" : c.lora.on.c_str()
+        );
+    }
     return text + format(", %.1fM weights", static_cast<double>(n_params(c)) / 1e6);
+}
+
+// Keys of an adapter. Its file has no tokenizer, and no tensors but A and B.
+static void write_adapter_keys(const LoraConfig & lora, ModelHead & head) {
+    gguf_context * keys = head.keys.get();
+    for (int64_t i = gguf_get_n_kv(keys) - 1; i >= 0; --i) {
+        const std::string key = gguf_get_key(keys, i);
+        if (key.starts_with("tokenizer.")) {
+            gguf_remove_key(keys, key.c_str());
+        }
+    }
+    gguf_set_val_str(keys, "general.type", "adapter");
+    gguf_set_val_str(keys, "adapter.type", "lora");
+    if (lora.base) {
+        const auto digest = static_cast<unsigned long long>(lora.base->digest());
+        head.text += format(", base %016llx", digest);
+    }
 }
 
 ModelHead model_head(const ModelConfig & config, const gguf_context * keys) {
@@ -140,6 +180,10 @@ ModelHead model_head(const ModelConfig & config, const gguf_context * keys) {
         gguf_set_kv(head.keys.get(), keys);
     }
     write_config(config, head.keys.get());
+    if (config.lora.enabled()) {
+        write_adapter_keys(config.lora, head);
+        return head;
+    }
     for (const RopeFactors & factors : kRopeFactors) {
         const std::vector<float> & values = config.rope.*factors.values;
         if (!values.empty()) {

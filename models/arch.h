@@ -55,10 +55,13 @@ const Arch & find_arch(const std::string & name, const std::string & where = "")
 
 bool takes_images(const ModelConfig & config);
 
-// All tensors of a model. REQUIRES: check_config passed.
+// All tensors of a model's file. REQUIRES: check_config passed.
+std::vector<TensorSpec> base_specs(const ModelConfig & config);
+
+// The tensors that are trained, exchanged and saved: all, or those of the adapter.
 std::vector<TensorSpec> tensor_specs(const ModelConfig & config);
 
-// Number of weights; a tied output matrix counts once.
+// Number of weights that are trained; a tied output matrix counts once.
 int64_t n_params(const ModelConfig & config);
 
 // Throws an Error that begins with `where` if the sizes are invalid.

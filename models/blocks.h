@@ -20,7 +20,10 @@ public:
     Weights &           weights() { return weights_; }
 
 protected:
-    ggml_tensor * w(const std::string & name) const { return weights_.at(name).weight; }
+    // A tensor of the model, trained or of an adapter's base.
+    const Param * find(const std::string & name) const;
+    const Param & at(const std::string & name) const;
+    ggml_tensor * w(const std::string & name) const { return at(name).weight; }
 
     ggml_tensor * layer_norm(Ops & ops, ggml_tensor * x, const std::string & name) const {
         return ops.layer_norm(x, w(name + ".weight"), w(name + ".bias"), config_.norm_eps);
@@ -28,7 +31,8 @@ protected:
     ggml_tensor * rms_norm(Ops & ops, ggml_tensor * x, const std::string & name) const {
         return ops.rms_norm(x, w(name + ".weight"), config_.norm_eps);
     }
-    // x through matrices side by side, with their biases if they have some: at + name + ".weight".
+    // x through matrices side by side (at + name + ".weight"), with their biases and adapters if they have
+    // some.
     ggml_tensor * linear(
         Ops &                               ops,
         ggml_tensor *                       x,
@@ -50,29 +54,12 @@ protected:
 
     // The output matrix of a text model.
     const Param & token_output() const {
-        return weights_.at(config_.tied ? "token_embd.weight" : "output.weight");
+        return at(config_.tied ? "token_embd.weight" : "output.weight");
     }
 
     ModelConfig config_;
     Weights     weights_;
 };
-
-inline ggml_tensor * Transformer::linear(
-    Ops &                               ops,
-    ggml_tensor *                       x,
-    const std::string &                 at,
-    std::initializer_list<const char *> names,
-    ggml_tensor *                       residual
-) const {
-    std::vector<ggml_tensor *> matrices, biases;
-    for (const char * name : names) {
-        matrices.push_back(w(at + name + ".weight"));
-        if (const Param * bias = weights_.find(at + name + ".bias")) {
-            biases.push_back(bias->weight);
-        }
-    }
-    return ops.linear(x, matrices, biases, residual);
-}
 
 // Arch::make of a subclass.
 template <class Subclass>

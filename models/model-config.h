@@ -3,6 +3,7 @@
 // Read next: arch.h (tensors, keys and checks of each architecture), presets.h (named sizes).
 #pragma once
 
+#include "models/lora.h"
 #include "models/rope.h"
 
 namespace gt {
@@ -22,6 +23,8 @@ struct ModelConfig {
     int64_t    n_ctx   = 0;     // T: longest sequence
     bool       tied    = true;  // the output matrix is the token embedding
     RopeConfig rope;
+
+    LoraConfig lora;  // an adapter is trained, not the model
 
     // images
     int64_t                  image_size = 0;  // pixels, height = width

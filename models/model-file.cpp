@@ -1,8 +1,10 @@
 #include "models/model-file.h"
 
 #include "ggml-train/base/file.h"
-#include "ggml-train/gguf/gguf-read.h"
 #include "ggml-train/gguf/gguf-write.h"
+#include "models/base-weights.h"
+#include "models/gguf-source.h"
+#include "models/init.h"
 
 #include <algorithm>
 #include <cctype>
@@ -51,46 +53,29 @@ struct Source {
 
     // Converts the first values of a tensor to F32.
     void read(int64_t id, std::span<float> out) const {
-        const ggml_type          type   = gguf_get_tensor_type(gguf.get(), id);
-        const ggml_type_traits * traits = ggml_get_type_traits(type);
-        const uint8_t *          data   = file.bytes().data() + gguf_get_data_offset(gguf.get()) +
+        const ggml_type type = gguf_get_tensor_type(gguf.get(), id);
+        const uint8_t * data = file.bytes().data() + gguf_get_data_offset(gguf.get()) +
                                gguf_get_tensor_offset(gguf.get(), id);
+        check_readable(gguf.get(), id, path);
         if (type == GGML_TYPE_F32) {
             std::memcpy(out.data(), data, out.size_bytes());
-        } else if (traits->to_float != nullptr) {
-            ggml_quantize_init(type);
-            traits->to_float(data, out.data(), static_cast<int64_t>(out.size()));
         } else {
-            throw Error(format(
-                "%s: tensor %s is of type %s, which cannot be turned into F32", path.c_str(),
-                gguf_get_tensor_name(gguf.get(), id), traits->type_name
-            ));
+            ggml_quantize_init(type);
+            ggml_get_type_traits(type)->to_float(
+                data, out.data(), static_cast<int64_t>(out.size())
+            );
         }
     }
 };
 
-// Index of the tensor `spec` describes, with its shape checked. Tables with a row per token may have
-// padding rows; they are dropped.
+// Index of the tensor `spec` describes. Rows of padding are dropped.
 int64_t find_tensor(const Source & source, const TensorSpec & spec, ModelFile & model) {
-    const int64_t id = gguf_find_tensor(source.gguf.get(), spec.name.c_str());
-    if (id < 0) {
-        throw Error(
-            source.path + ": tensor " + spec.name + " is missing; is this a whole " +
-            model.config.arch + " model?"
-        );
-    }
-    const int64_t * ne     = gguf_get_tensor_ne(source.gguf.get(), id);
-    const bool      padded = spec.per_token && ne[0] == spec.ne[0] && ne[1] > spec.ne[1];
-    if (!padded && !std::equal(ne, ne + 4, spec.ne.begin())) {
-        throw Error(format(
-            "%s: tensor %s is %s, the file's keys require %s", source.path.c_str(),
-            spec.name.c_str(), shape_text(ne).c_str(), shape_text(spec.ne.data()).c_str()
-        ));
-    }
-    if (padded) {
+    const int64_t id     = find_tensor(source.gguf.get(), spec, model.config.arch, source.path);
+    const int64_t n_rows = gguf_get_tensor_ne(source.gguf.get(), id)[1];
+    if (n_rows != spec.ne[1]) {
         model.notes.push_back(format(
             "%s has %lld rows for %lld tokens; the padding was dropped", spec.name.c_str(),
-            static_cast<long long>(ne[1]), static_cast<long long>(spec.ne[1])
+            static_cast<long long>(n_rows), static_cast<long long>(spec.ne[1])
         ));
     }
     return id;
@@ -157,7 +142,8 @@ void read_rope_factors(const Source & source, ModelConfig & config) {
 
 // Ties an output matrix that a converter stored although it is the token embedding.
 void tie_output(ModelFile & model) {
-    if (!find_arch(model.config.arch).ties_equal_output || model.config.tied) {
+    if (!find_arch(model.config.arch).ties_equal_output || model.config.tied ||
+        model.config.lora.enabled()) {
         return;
     }
     const std::vector<float> & a = model.at("token_embd.weight").data;
@@ -171,6 +157,36 @@ void tie_output(ModelFile & model) {
 
 }  // namespace
 
+static void check_whole(const Source & source) {
+    const std::string & path = source.path;
+    if (find_int(source.gguf.get(), "split.count", path).value_or(1) > 1) {
+        throw Error(
+            path + ": is one file of a split model; join them with llama-gguf-split --merge"
+        );
+    }
+    if (gguf_get_n_tensors(source.gguf.get()) == 0) {
+        throw Error(
+            path +
+            ": contains a vocabulary but no weights; create a model with new-model --vocab " + path
+        );
+    }
+}
+
+// Keys that describe the model, not its file.
+static gguf_context_ptr model_keys(gguf_context_ptr keys) {
+    for (const char * key :
+         {"general.alignment", "general.file_type", "general.quantization_version"}) {
+        gguf_remove_key(keys.get(), key);
+    }
+    for (int64_t i = gguf_get_n_kv(keys.get()) - 1; i >= 0; --i) {
+        const std::string key = gguf_get_key(keys.get(), i);
+        if (key.starts_with("gt.")) {
+            gguf_remove_key(keys.get(), key.c_str());
+        }
+    }
+    return keys;
+}
+
 ModelFile load_model(const std::string & path) {
     Source     source(path);
     const bool checkpoint = gguf_find_key(source.gguf.get(), "gt.checkpoint.version") >= 0;
@@ -179,35 +195,95 @@ ModelFile load_model(const std::string & path) {
             throw Error(path + ": damaged checkpoint: " + why + "; use the previous one");
         }
     }
-    if (find_int(source.gguf.get(), "split.count", path).value_or(1) > 1) {
-        throw Error(
-            path + ": is one file of a split model; join them with llama-gguf-split --merge"
-        );
-    }
-    if (!checkpoint && gguf_get_n_tensors(source.gguf.get()) == 0) {
-        throw Error(
-            path +
-            ": contains a vocabulary but no weights; create a model with new-model --vocab " + path
-        );
-    }
+    check_whole(source);
     ModelFile model;
     model.config = read_config(source.gguf.get(), path);
     read_rope_factors(source, model.config);
     read_tensors(source, checkpoint, model);
     tie_output(model);
+    model.keys = model_keys(std::move(source.gguf));
+    return model;
+}
 
-    model.keys = std::move(source.gguf);
-    for (const char * key :
-         {"general.alignment", "general.file_type", "general.quantization_version"}) {
-        gguf_remove_key(model.keys.get(), key);  // describes the file, not the model
+ModelFile load_for_adapter(const std::string & path, const LoraConfig & lora) {
+    constexpr uint64_t kSeed = 1;  // all hosts start from the same A
+    Source             source(path);
+    check_whole(source);
+    ModelFile model;
+    model.config = read_config(source.gguf.get(), path);
+    if (model.config.lora.enabled()) {
+        throw Error(path + ": is an adapter; --lora needs the model that it is for");
     }
-    for (int64_t i = gguf_get_n_kv(model.keys.get()) - 1; i >= 0; --i) {
-        const std::string key = gguf_get_key(model.keys.get(), i);
-        if (key.starts_with("gt.")) {
-            gguf_remove_key(model.keys.get(), key.c_str());
+    read_rope_factors(source, model.config);
+    model.config.lora      = lora;
+    model.config.lora.base = std::make_shared<BaseWeights>(path, model.config);
+    for (TensorSpec & spec : tensor_specs(model.config)) {
+        std::vector<float> data(spec.n_elements());
+        init_tensor(spec, kSeed, data);
+        model.tensors.push_back({std::move(spec), std::move(data)});
+    }
+    model.keys = model_keys(std::move(source.gguf));
+    return model;
+}
+
+std::vector<std::string> save_merged(
+    const std::string & path,
+    const std::string & base_path,
+    const std::string & adapter_path,
+    WeightType          type
+) {
+    const Source adapter(adapter_path);
+    const auto   where = adapter_path + " is not an adapter (adapter.type is not lora)";
+    if (find_string(adapter.gguf.get(), "adapter.type", adapter_path).value_or("") != "lora") {
+        throw Error(where);
+    }
+    const double alpha =
+        find_float(adapter.gguf.get(), "adapter.lora.alpha", adapter_path).value_or(0.0);
+    ModelFile           base    = load_for_adapter(base_path, {});
+    const ModelConfig   config  = base.config;
+    const BaseWeights & weights = *config.lora.base;
+
+    // every A of the adapter belongs to a matrix of the base
+    std::set<std::string> unused;
+    for (int64_t i = 0; i < gguf_get_n_tensors(adapter.gguf.get()); ++i) {
+        const std::string name = gguf_get_tensor_name(adapter.gguf.get(), i);
+        if (name.ends_with(".lora_a")) {
+            unused.insert(name);
         }
     }
-    return model;
+    std::vector<float> values;
+    const auto         read = [&](const std::string & name, int64_t other) {
+        const int64_t   id = gguf_find_tensor(adapter.gguf.get(), name.c_str());
+        const int64_t * ne = id < 0 ? nullptr : gguf_get_tensor_ne(adapter.gguf.get(), id);
+        if (!ne || (ne[0] != other && ne[1] != other)) {
+            throw Error(adapter_path + ": " + name + " does not fit " + base_path);
+        }
+        std::vector<float> data(static_cast<size_t>(ne[0] * ne[1]));
+        adapter.read(id, data);
+        return data;
+    };
+    const auto merged = [&](const TensorSpec & spec) -> std::span<const float> {
+        values.resize(static_cast<size_t>(spec.n_elements()));
+        weights.read(spec, values);
+        if (unused.erase(spec.name + ".lora_a") > 0) {
+            const auto    A    = read(spec.name + ".lora_a", spec.ne[0]);
+            const auto    B    = read(spec.name + ".lora_b", spec.ne[1]);
+            const int64_t rank = static_cast<int64_t>(A.size()) / spec.ne[0];
+            if (rank * spec.ne[1] != static_cast<int64_t>(B.size())) {
+                throw Error(adapter_path + ": A and B of " + spec.name + " have different ranks");
+            }
+            const double scale = alpha > 0.0 ? alpha / static_cast<double>(rank) : 1.0;
+            add_adapter(values, A, B, rank, static_cast<float>(scale));
+        }
+        return values;
+    };
+    ModelConfig whole = config;
+    whole.lora        = {};
+    auto notes        = save_model(path, whole, base.keys.get(), merged, type);
+    for (const std::string & name : unused) {
+        notes.push_back(name + " was not merged: " + base_path + " has no such matrix");
+    }
+    return notes;
 }
 
 // --- save ----------------------------------------------------------------------------------------
@@ -258,18 +334,14 @@ static uint32_t file_type(WeightType type) {
 }
 
 std::vector<std::string> save_model(
-    const std::string &         path,
-    const ModelConfig &         config,
-    const gguf_context *        keys,
-    std::span<const WeightView> weights,
-    WeightType                  type
+    const std::string &  path,
+    const ModelConfig &  config,
+    const gguf_context * keys,
+    const ReadTensor &   read,
+    WeightType           type
 ) {
-    const ModelHead                               head = model_head(config, keys);
-    std::map<std::string, std::span<const float>> by_name;
-    for (const WeightView & weight : weights) {
-        by_name[weight.name] = weight.values;
-    }
-    GgufWriter writer(path);
+    const ModelHead head = model_head(config, keys);
+    GgufWriter      writer(path);
     gguf_set_kv(writer.keys(), head.keys.get());
     gguf_set_val_u32(writer.keys(), "general.file_type", file_type(type));
     if (type == WeightType::q8_0) {
@@ -286,7 +358,7 @@ std::vector<std::string> save_model(
     }
     Bytes packed;
     for (const TensorSpec & spec : head.tensors) {
-        const std::span<const float> values = by_name[spec.name];
+        const std::span<const float> values = read(spec);
         GT_CHECK(static_cast<int64_t>(values.size()) == spec.n_elements(), spec.name.c_str());
         const ggml_type stored = stored_type(spec, type);
         const int64_t   n_rows = spec.n_elements() / spec.ne[0];
@@ -307,6 +379,21 @@ std::vector<std::string> save_model(
     }
     return {
         format("%d tensors are stored as F16: Q8_0 needs rows of a multiple of 32", n_fallback)};
+}
+
+std::vector<std::string> save_model(
+    const std::string &         path,
+    const ModelConfig &         config,
+    const gguf_context *        keys,
+    std::span<const WeightView> weights,
+    WeightType                  type
+) {
+    std::map<std::string, std::span<const float>> by_name;
+    for (const WeightView & weight : weights) {
+        by_name[weight.name] = weight.values;
+    }
+    const ReadTensor read = [&](const TensorSpec & spec) { return by_name[spec.name]; };
+    return save_model(path, config, keys, read, type);
 }
 
 std::vector<std::string>

@@ -8,6 +8,8 @@
 #include "ggml-cpp.h"
 #include "models/arch.h"
 
+#include <functional>
+
 namespace gt {
 
 struct ModelTensor {
@@ -32,6 +34,9 @@ ModelFile empty_model(const ModelConfig & config);
 // Reads a model, or throws an Error that names the file, what is wrong, and the next move.
 ModelFile load_model(const std::string & path);
 
+// The same for an adapter: the weights stay in the file, which is mapped; tensors are the initial A and B.
+ModelFile load_for_adapter(const std::string & path, const LoraConfig & lora);
+
 // Type of stored matrices and token embeddings; norms, biases and positions are always F32.
 enum class WeightType { f32, f16, bf16, q8_0 };
 
@@ -43,9 +48,19 @@ struct WeightView {
     std::span<const float> values;
 };
 
-// Writes weights that live elsewhere (a trainer's memory): all of them, in any order. Atomic: a
-// failure leaves no file. Returns notes to print: Q8_0 needs rows of a multiple of 32, other tensors
-// fall back to F16.
+// The values of a tensor, valid until the next call.
+using ReadTensor = std::function<std::span<const float>(const TensorSpec & spec)>;
+
+// Writes weights that live elsewhere: all of them, in any order. An adapter becomes a file that llama.cpp's
+// --lora loads. Atomic: a failure leaves no file. Returns notes to print: Q8_0 needs rows of a multiple
+// of 32, other tensors fall back to F16.
+std::vector<std::string> save_model(
+    const std::string &  path,
+    const ModelConfig &  config,
+    const gguf_context * keys,
+    const ReadTensor &   read,
+    WeightType           type
+);
 std::vector<std::string> save_model(
     const std::string &         path,
     const ModelConfig &         config,
@@ -55,6 +70,14 @@ std::vector<std::string> save_model(
 );
 std::vector<std::string>
 save_model(const std::string & path, const ModelFile & model, WeightType type = WeightType::f32);
+
+// Writes base + adapter (a file of any program, or a checkpoint) as one model, a tensor at a time.
+std::vector<std::string> save_merged(
+    const std::string & path,
+    const std::string & base_path,
+    const std::string & adapter_path,
+    WeightType          type = WeightType::f32
+);
 
 // Equal for two files exactly if their tokenizers are; 0: no tokenizer.
 uint64_t tokenizer_digest(const gguf_context * keys);

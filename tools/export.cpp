@@ -2,6 +2,7 @@
 //
 //   export runs/small -o small-trained.gguf              the newest checkpoint of a run
 //   export model.gguf --type q8_0 -o model-q8_0.gguf
+//   export runs/chat --merge base.gguf -o merged.gguf    an adapter, merged into its model
 //   export --nodes hosts.txt -o trained.gguf             the model of a run, from its store
 //
 // Read next: models/model-file.cpp, tools/train/fetch-run.cpp.
@@ -20,10 +21,10 @@ using namespace gt;
 
 namespace fs = std::filesystem;
 
-// A model file, or the newest valid checkpoint of a run's folder.
-static ModelFile load_any(const std::string & path) {
+// A file, or the newest valid checkpoint of a run's folder.
+static std::string find_input(const std::string & path) {
     if (!fs::is_directory(path)) {
-        return load_model(path);
+        return path;
     }
     std::vector<std::string> checkpoints;
     for (const auto & entry : fs::directory_iterator(path)) {
@@ -35,9 +36,9 @@ static ModelFile load_any(const std::string & path) {
     std::sort(checkpoints.rbegin(), checkpoints.rend());
     for (const std::string & checkpoint : checkpoints) {
         try {
-            ModelFile model = load_model(checkpoint);
+            load_model(checkpoint);
             std::printf("from %s\n", checkpoint.c_str());
-            return model;
+            return checkpoint;
         } catch (const Error & error) {
             std::fprintf(stderr, "export: skipped: %s\n", error.what());
         }
@@ -48,13 +49,14 @@ static ModelFile load_any(const std::string & path) {
 int gt::export_main(Flags & flags, int argc, char ** argv) {
     std::vector<std::string> inputs;
     bool                     force = false;
-    std::string              out, type = "f32", name, nodes, join;
+    std::string              out, type = "f32", name, nodes, join, merge;
     flags.positional("INPUT", inputs, "a checkpoint, a run's folder, or a model file");
     flags("out,o", out, "the file to write");
     flags(
         "type", type, "type of matrices; norms, biases and positions stay f32",
         {"f32", "f16", "bf16", "q8_0"}
     );
+    flags("merge", merge, "the model (GGUF) that the input is an adapter for: write them as one");
     flags("name", name, "general.name in the file");
     flags("nodes", nodes, "hosts.txt: fetch the model of that run from its store");
     flags("force", force, "replace an existing file");
@@ -70,9 +72,23 @@ int gt::export_main(Flags & flags, int argc, char ** argv) {
     }
     flags.require("out");
     check_output(out, inputs, force);
+    if (!merge.empty()) {
+        if (from_store || !name.empty()) {
+            throw UsageError("--merge takes a file or a run's folder; without --nodes and --name");
+        }
+        const auto notes = save_merged(out, merge, find_input(inputs[0]), parse_weight_type(type));
+        for (const std::string & note : notes) {
+            std::printf("%s\n", note.c_str());
+        }
+        std::printf(
+            "%s: %s with the adapter, %s, %s\n", out.c_str(), merge.c_str(), type.c_str(),
+            bytes_text(fs::file_size(out)).c_str()
+        );
+        return 0;
+    }
     const ModelFile model =
         from_store ? fetch_run(join.empty() ? read_hosts(nodes) : parse_invite(read_invite(join)))
-                   : load_any(inputs[0]);
+                   : load_model(find_input(inputs[0]));
     if (!name.empty()) {
         gguf_set_val_str(model.keys.get(), "general.name", name.c_str());
     }

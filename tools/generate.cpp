@@ -39,12 +39,13 @@ static std::string through_template(const std::string & model, const std::string
 }
 
 int gt::generate_main(Flags & flags, int argc, char ** argv) {
-    std::string     model, hf, prompt, file;
+    std::string     model, hf, lora, prompt, file;
     int             threads = 0;
     bool            echo = true, chat = false;
     GenerateOptions options;
     flags("model,m", model, "the model (GGUF)");
     flags("hf-repo,hf", hf, "model from Hugging Face instead of --model: USER/REPO[:FILE]");
+    flags("lora", lora, "an adapter for the model (GGUF)");
     flags("prompt,p", prompt, "the text to continue");
     flags("file,f", file, "a file with the text to continue");
     flags("echo", echo, "print the prompt first");
@@ -62,7 +63,7 @@ int gt::generate_main(Flags & flags, int argc, char ** argv) {
     if (!file.empty()) {
         prompt = read_prompt(file);
     }
-    Generator generator(model, threads);
+    Generator generator(model, threads, lora);
     if (echo) {
         std::fwrite(prompt.data(), 1, prompt.size(), stdout);
         std::fputs(chat ? "\n" : "", stdout);

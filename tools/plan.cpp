@@ -10,6 +10,7 @@
 #include "models/init.h"
 #include "tools/cli/flags.h"
 #include "tools/train/cost.h"
+#include "tools/train/train-flags.h"
 #include "tools/verbs.h"
 
 #include <algorithm>
@@ -26,9 +27,11 @@ struct PlanFlags {
     double       up = 20.0, down = 100.0, compute = 0.0, day_cap = 0.0;
     int          threads = 0;
     OptimOptions optim;
+    LoraFlags    lora;
 
     void visit(Flags & visit) {
         visit("model,m", model, "model to train (GGUF)");
+        lora.visit(visit);
         visit("nodes", nodes, "hosts.txt: the machines and their links (up=, down=)");
         visit("hosts", n_hosts, "number of machines, without --nodes", {}, 2, 1e6);
         visit("up", up, "upload in Mbit/s of machines without up= in hosts.txt", {}, 0.001, 1e9);
@@ -145,8 +148,9 @@ int gt::plan_main(Flags & flags, int argc, char ** argv) {
     f.visit(flags);
     flags.parse(argc, argv);
     flags.require("model");
-    const ModelFile model  = load_model(f.model);
-    const bool      images = takes_images(model.config);
+    const ModelFile model =
+        f.lora.rank > 0 ? load_for_adapter(f.model, f.lora.config()) : load_model(f.model);
+    const bool images = takes_images(model.config);
     f.context = images ? model.config.n_positions() : f.context ? f.context : model.config.n_ctx;
     f.batch   = f.batch ? f.batch : std::max<int64_t>(1, 8192 / f.context);
     const int threads =

@@ -28,6 +28,13 @@ struct GptFlags : TrainFlags {
     float          temperature = 0.8f;
     PrepareOptions prepare;
     NodesFlags     nodes;
+    LoraFlags      lora;
+
+    void visit_run(Flags & visit) {
+        TrainFlags::visit_run(visit);
+        visit.group("Adapter (LoRA)");
+        lora.visit(visit);
+    }
 
     void visit(Flags & visit) {
         visit.group("Model and data");
@@ -48,10 +55,9 @@ struct GptFlags : TrainFlags {
         visit("sample-every", sample_every, "steps between samples; 0: ten per run", {}, 0);
         visit("sample-tokens", sample_tokens, "tokens per sample", {}, 1);
         visit("temp,temperature", temperature, "temperature of samples", {}, 0);
-        visit.shown_first(
-            {"model", "hf", "data", "steps", "epochs", "hours", "batch", "context", "lr", "nodes",
-             "join", "name", "status", "out", "fresh", "extend", "threads", "device", "prompt"}
-        );
+        visit.shown_first({"model",   "hf",    "data",   "steps",   "epochs", "hours", "batch",
+                           "context", "lr",    "lora",   "nodes",   "join",   "name",  "status",
+                           "out",     "fresh", "extend", "threads", "device", "prompt"});
     }
 };
 
@@ -86,11 +92,23 @@ GptFlags with_context(GptFlags f, const ModelConfig & config) {
     return f;
 }
 
+// A resumed run, or one with other hosts, may have other settings than the model was loaded with.
+void check_adapter(const LoraFlags & run, const LoraConfig & ours) {
+    const LoraConfig its = run.config();
+    if (its.rank != ours.rank || its.alpha != ours.alpha || its.on != ours.on) {
+        throw Error(format(
+            "the run was started with --lora %lld --lora-alpha %g%s; add the same flags",
+            static_cast<long long>(its.rank), its.alpha,
+            its.on.empty() ? "" : (" --lora-on " + its.on).c_str()
+        ));
+    }
+}
+
 int train_gpt(const GptFlags & given, const Flags & flags) {
     // the model, and the other hosts
     check_flags(given, flags, given.nodes.alone());
     Session             session(given.nodes);
-    RunModel            model  = session.model(given.model);
+    RunModel            model  = session.model(given.model, given.lora.config());
     const ModelConfig & config = model.file.config;
     if (takes_images(config)) {
         throw Error(model_name(given) + " is a model of pictures; train it with train-vit");
@@ -114,7 +132,9 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
     session.offer(model.file);
 
     // the plan
-    const RunPlan plan = make_plan(settle(f, flags, in, session), flags, in, folder);
+    const GptFlags settled = settle(f, flags, in, session);
+    check_adapter(settled.lora, config.lora);
+    const RunPlan plan = make_plan(settled, flags, in, folder);
     const auto    data = text->data(plan, session.host());
     if (plan.checkpoint.empty()) {
         std::fputs(text->first_sample(::isatty(STDOUT_FILENO)).c_str(), stdout);

@@ -7,6 +7,7 @@
 // ops.cpp wraps these as graph nodes; tests/engine/test-kernels.cpp compares them with plain loops.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace gt::cpu {
@@ -18,6 +19,18 @@ struct Part {
     int i = 0;  // this thread
     int n = 1;  // number of threads
 };
+
+struct Range {
+    int64_t begin = 0, end = 0;
+};
+
+// This thread's share of n items, cut at multiples of `grain`; shares differ by one grain at most.
+inline Range share(Part part, int64_t n, int64_t grain = 1) {
+    const int64_t n_grains = (n + grain - 1) / grain;
+    return {
+        std::min(n, n_grains * part.i / part.n * grain),
+        std::min(n, n_grains * (part.i + 1) / part.n * grain)};
+}
 
 // ---- gemm.cpp: single-threaded library GEMM on each thread's slice of the output ----------------
 

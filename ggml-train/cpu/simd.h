@@ -25,20 +25,6 @@ constexpr int kLanes = 8;
 typedef float   Vec __attribute__((vector_size(kLanes * 4)));
 typedef int32_t VecInt __attribute__((vector_size(kLanes * 4)));
 
-// ---- shares --------------------------------------------------------------------------------------
-
-struct Range {
-    int64_t begin = 0, end = 0;
-};
-
-// This thread's share of n items, cut at multiples of `grain`; shares differ by one grain at most.
-inline Range share(Part part, int64_t n, int64_t grain = 1) {
-    const int64_t n_grains = (n + grain - 1) / grain;
-    return {
-        std::min(n, n_grains * part.i / part.n * grain),
-        std::min(n, n_grains * (part.i + 1) / part.n * grain)};
-}
-
 inline int64_t round_up(int64_t n, int64_t grain) {
     return (n + grain - 1) / grain * grain;
 }

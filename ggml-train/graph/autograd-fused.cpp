@@ -25,13 +25,14 @@ static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     g                                  = contiguous(a, g);
     std::vector<ggml_tensor *> dx_args = {g};
     ggml_tensor *              so_far  = nullptr;
-    int32_t                    column  = 0;
+    int32_t                    column = 0, x_column = 0;
     for (int i = 0; i < n_weights; ++i) {
         ggml_tensor * w     = y->src[1 + i];
         ggml_tensor * param = nullptr;
         if (ggml_tensor * acc = weight_accumulator(a, w, &param)) {
             a.emit(fused_inplace(
-                a.ctx(), kLinearBackW, acc, {g, a.value(x), a.next_beta(param)}, {.i = {column}}
+                a.ctx(), kLinearBackW, acc, {g, a.value(x), a.next_beta(param)},
+                {.i = {column, x_column}}
             ));
         }
         if (ggml_tensor * acc = p.i[1] ? a.accumulator(y->src[1 + n_weights + i]) : nullptr) {
@@ -39,6 +40,7 @@ static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
             a.emit(fused_inplace(a.ctx(), kSumRows, acc, {g, beta}, {.i = {column}}));
         }
         column += static_cast<int32_t>(w->ne[1]);
+        x_column += p.i[3] ? static_cast<int32_t>(w->ne[0]) : 0;
     }
     if (!a.needs(x)) {
         return;
@@ -48,7 +50,7 @@ static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
         dx_args.push_back(contiguous(a, so_far));
     }
     dx_args.insert(dx_args.end(), y->src + 1, y->src + 1 + n_weights);
-    const FusedParams params = {.i = {n_weights, so_far != nullptr}};
+    const FusedParams params = {.i = {n_weights, so_far != nullptr, 0, p.i[3]}};
     a.add(x, fused_node(a.ctx(), kLinearBackX, shape(x), dx_args, params));
 }
 

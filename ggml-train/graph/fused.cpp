@@ -1,8 +1,11 @@
 #include "ggml-train/graph/fused.h"
 
+#include "ggml-train/graph/frozen-linear.h"
 #include "ggml-train/graph/fused-args.h"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <ggml-impl.h>
 
 namespace gt {
@@ -70,67 +73,98 @@ FusedParams fused_params(const ggml_tensor * node) {
 
 // ---- the table -----------------------------------------------------------------------------------
 
-// i0: number of weights, i1: has biases, i2: has residual.
+// i0: number of weights, i1: has biases, i2: has residual, i3: every weight has columns of x of its own.
 static void run_linear(const ggml_tensor * y, const FusedParams & p, int i, int n) {
     const ggml_tensor * x        = y->src[0];
     const ggml_tensor * residual = p.i[2] ? y->src[1 + p.i[0] * (p.i[1] ? 2 : 1)] : nullptr;
     int64_t             column   = 0;
     for (int w = 0; w < p.i[0]; ++w) {
         const ggml_tensor * weight = y->src[1 + w];
-        cpu::gemm(
-            {i, n}, {.tb       = true,
-                     .M        = rows(x),
-                     .N        = weight->ne[1],
-                     .K        = x->ne[0],
-                     .A        = data(x),
-                     .lda      = x->ne[0],
-                     .B        = data(weight),
-                     .ldb      = x->ne[0],
-                     .C        = data(y) + column,
-                     .ldc      = y->ne[0],
-                     .bias     = p.i[1] ? data(y->src[1 + p.i[0] + w]) : nullptr,
-                     .residual = residual ? data(residual) + column : nullptr}
-        );
+        const float *       bias   = p.i[1] ? data(y->src[1 + p.i[0] + w]) : nullptr;
+        const float *       add    = residual ? data(residual) + column : nullptr;
+        if (weight->type != GGML_TYPE_F32) {
+            frozen_linear(
+                {i, n}, {.w        = weight,
+                         .M        = rows(x),
+                         .x        = data(x),
+                         .ldx      = x->ne[0],
+                         .y        = data(y) + column,
+                         .ldy      = y->ne[0],
+                         .bias     = bias,
+                         .residual = add}
+            );
+        } else {
+            cpu::gemm(
+                {i, n}, {.tb       = true,
+                         .M        = rows(x),
+                         .N        = weight->ne[1],
+                         .K        = weight->ne[0],
+                         .A        = data(x) + (p.i[3] ? w * weight->ne[0] : 0),
+                         .lda      = x->ne[0],
+                         .B        = data(weight),
+                         .ldb      = weight->ne[0],
+                         .C        = data(y) + column,
+                         .ldc      = y->ne[0],
+                         .bias     = bias,
+                         .residual = add}
+            );
+        }
         column += weight->ne[1];
     }
 }
 
-// i0: number of weights, i1: has add, i2: in place (the target comes first).
+// i0: number of weights, i1: has add, i2: in place (the target comes first), i3: as in run_linear.
 static void run_linear_back_x(const ggml_tensor * dx, const FusedParams & p, int i, int n) {
-    ggml_tensor * const * src    = dx->src + p.i[2];
-    const ggml_tensor *   dy     = src[0];
-    int64_t               column = 0;
+    ggml_tensor * const * src     = dx->src + p.i[2];
+    const ggml_tensor *   dy      = src[0];
+    const float *         add     = p.i[1] ? data(src[1]) : nullptr;
+    ggml_tensor * const * weights = src + 1 + p.i[1];
+    int64_t               column  = 0;
+    if (std::any_of(weights, weights + p.i[0], [](auto * w) { return w->type != GGML_TYPE_F32; })) {
+        frozen_linear_back(
+            {i, n}, {.weights   = weights,
+                     .n_weights = p.i[0],
+                     .M         = rows(dy),
+                     .dy        = data(dy),
+                     .ldy       = dy->ne[0],
+                     .add       = add,
+                     .dx        = data(dx)}
+        );
+        return;
+    }
     for (int w = 0; w < p.i[0]; ++w) {
-        const ggml_tensor * weight = src[1 + p.i[1] + w];
+        const ggml_tensor * weight = weights[w];
+        const int64_t       at     = p.i[3] ? w * weight->ne[0] : 0;
+        const bool          first  = w == 0 || p.i[3];
         cpu::gemm(
             {i, n}, {.M        = rows(dy),
-                     .N        = dx->ne[0],
+                     .N        = weight->ne[0],
                      .K        = weight->ne[1],
                      .A        = data(dy) + column,
                      .lda      = dy->ne[0],
                      .B        = data(weight),
                      .ldb      = weight->ne[0],
-                     .C        = data(dx),
+                     .C        = data(dx) + at,
                      .ldc      = dx->ne[0],
-                     .beta     = w == 0 ? 0.0f : 1.0f,
-                     .residual = w == 0 && p.i[1] ? data(src[1]) : nullptr}
+                     .beta     = first ? 0.0f : 1.0f,
+                     .residual = first && add ? add + at : nullptr}
         );
         column += weight->ne[1];
     }
 }
 
-// i0: first column of dy that belongs to this weight.
+// i0, i1: first columns of dy and x that belong to this weight.
 static void run_linear_back_w(const ggml_tensor * dw, const FusedParams & p, int i, int n) {
     const ggml_tensor * dy = dw->src[1];
     const ggml_tensor * x  = dw->src[2];
     cpu::gemm(
         {i, n}, {.ta   = true,
                  .M    = dw->ne[1],
-                 .N    = x->ne[0],
+                 .N    = dw->ne[0],
                  .K    = rows(x),
                  .A    = data(dy) + p.i[0],
                  .lda  = dy->ne[0],
-                 .B    = data(x),
+                 .B    = data(x) + p.i[1],
                  .ldb  = x->ne[0],
                  .C    = data(dw),
                  .ldc  = dw->ne[0],
@@ -230,9 +264,23 @@ static void run_attention_back(const ggml_tensor * dqkv, const FusedParams & p, 
 
 // i0: T.
 static void run_embedding(const ggml_tensor * x, const FusedParams & p, int i, int n) {
+    const ggml_tensor *table = x->src[0], *ids = x->src[1], *positions = x->src[2];
+    if (table->type != GGML_TYPE_F32 || (positions && positions->type != GGML_TYPE_F32)) {
+        const int64_t      C    = x->ne[0];
+        const cpu::Range   mine = cpu::share({i, n}, rows(x));
+        std::vector<float> position(static_cast<size_t>(C));
+        for (int64_t r = mine.begin; r < mine.end; ++r) {
+            float * out = data(x) + r * C;
+            read_row(table, ints(ids)[r], 0, C, out);
+            if (positions) {
+                read_row(positions, r % p.i[0], 0, C, position.data());
+                std::transform(out, out + C, position.begin(), out, std::plus<>());
+            }
+        }
+        return;
+    }
     cpu::embedding(
-        {i, n}, rows(x), p.i[0], x->ne[0], ints(x->src[1]), data(x->src[0]), data(x->src[2]),
-        data(x)
+        {i, n}, rows(x), p.i[0], x->ne[0], ints(ids), data(table), data(positions), data(x)
     );
 }
 

@@ -58,6 +58,29 @@ ggml_tensor * Ops::linear(
     return residual ? ggml_add(ctx_, y, residual) : y;
 }
 
+ggml_tensor * Ops::linear_blocks(
+    ggml_tensor * x, const std::vector<ggml_tensor *> & weights, ggml_tensor * residual
+) {
+    const int64_t K = weights[0]->ne[0];
+    if (form_ == Form::fused) {
+        std::vector<ggml_tensor *> args = {x};
+        args.insert(args.end(), weights.begin(), weights.end());
+        args.push_back(residual);
+        const FusedParams params = {.i = {as_int(weights.size()), 0, 1, 1}};
+        return fused_node(ctx_, kLinear, shape(x, residual->ne[0]), args, params);
+    }
+    ggml_tensor * y = nullptr;
+    for (size_t i = 0; i < weights.size(); ++i) {
+        ggml_tensor * mine = ggml_cont(
+            ctx_,
+            ggml_view_2d(ctx_, x, K, x->ne[1], x->nb[1], i * static_cast<size_t>(K) * x->nb[0])
+        );
+        ggml_tensor * part = ggml_mul_mat(ctx_, factor(weights[i]), mine);
+        y                  = y ? ggml_concat(ctx_, y, part, 0) : part;
+    }
+    return ggml_add(ctx_, y, residual);
+}
+
 ggml_tensor * Ops::layer_norm(ggml_tensor * x, ggml_tensor * w, ggml_tensor * b, float eps) {
     if (form_ != Form::portable) {
         ggml_tensor * stats = leaf(2, ggml_nrows(x));

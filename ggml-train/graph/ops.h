@@ -45,12 +45,18 @@ public:
     Form           form() const { return form_; }
 
     // One or more weights [C, M_i] side by side: [C, N] -> [M_0 + M_1 + ..., N]. biases: one per
-    // weight, or none. residual [sum M, N] is added if given.
+    // weight, or none. residual [sum M, N] is added if given. The fused form takes weights of any type
+    // that are not trained.
     ggml_tensor * linear(
         ggml_tensor *                      x,
         const std::vector<ggml_tensor *> & weights,
         const std::vector<ggml_tensor *> & biases   = {},
         ggml_tensor *                      residual = nullptr
+    );
+
+    // The same for F32 weights [K, M_i] that have rows of x [n K, N] of their own: one block each.
+    ggml_tensor * linear_blocks(
+        ggml_tensor * x, const std::vector<ggml_tensor *> & weights, ggml_tensor * residual
     );
 
     ggml_tensor * layer_norm(ggml_tensor * x, ggml_tensor * w, ggml_tensor * b, float eps);

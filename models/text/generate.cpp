@@ -1,6 +1,7 @@
 #include "models/text/generate.h"
 
 #include "ggml-train/gguf/gguf-read.h"
+#include "models/base-weights.h"
 #include "models/text/tokenizer.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace gt {
 
-Generator::Generator(const std::string & path, int threads)
+Generator::Generator(const std::string & path, int threads, const std::string & adapter)
     : model_(nullptr, llama_model_free), context_(nullptr, llama_free) {
     quiet_llama();
     const auto gguf = open_gguf(path);  // for its clearer errors
@@ -22,6 +23,7 @@ Generator::Generator(const std::string & path, int threads)
     ggml_backend_dev_t no_device[]  = {nullptr};
     llama_model_params model_params = llama_model_default_params();
     model_params.devices            = no_device;
+    model_params.use_extra_bufts    = adapter.empty();  // a base stays mapped, not repacked
     model_.reset(llama_model_load_from_file(path.c_str(), model_params));
     if (!model_) {
         throw Error(path + ": llama.cpp cannot load it (" + last_llama_error() + ")");
@@ -42,6 +44,18 @@ Generator::Generator(const std::string & path, int threads)
     context_.reset(llama_init_from_model(model_.get(), params));
     if (!context_) {
         throw Error(path + ": llama.cpp cannot use it (" + last_llama_error() + ")");
+    }
+    if (!adapter.empty()) {
+        add_adapter(adapter);
+    }
+}
+
+void Generator::add_adapter(const std::string & path) {
+    open_gguf(path);  // for its clearer errors
+    llama_adapter_lora * adapter = llama_adapter_lora_init(model_.get(), path.c_str());
+    float                scale   = 1.0f;
+    if (!adapter || llama_set_adapters_lora(context_.get(), &adapter, 1, &scale) != 0) {
+        throw Error(path + ": llama.cpp cannot load the adapter (" + last_llama_error() + ")");
     }
 }
 
@@ -217,7 +231,8 @@ std::string generate_from(
     };
     const Removed file{folder + "/.sample.gguf"};
     save_model(file.path, config, keys, weights, WeightType::f32);
-    Generator generator(file.path, threads);
+    const BaseWeights * base = config.lora.base.get();
+    Generator           generator(base ? base->path() : file.path, threads, base ? file.path : "");
     return generator.run(prompt, options);
 }
 

@@ -32,8 +32,9 @@ struct GenerateOptions {
 
 class Generator {
 public:
-    // threads: 0: all cores. Throws an Error with llama.cpp's reason if it cannot load the file.
-    explicit Generator(const std::string & path, int threads = 0);
+    // threads: 0: all cores. adapter: a LoRA file for the model; empty: none. Throws an Error with llama.cpp's
+    // reason if it cannot load a file.
+    explicit Generator(const std::string & path, int threads = 0, const std::string & adapter = "");
     ~Generator();
     Generator(const Generator &)             = delete;
     Generator & operator=(const Generator &) = delete;
@@ -61,11 +62,14 @@ private:
     std::span<const float> row(size_t i) const;                          // of the logits
     void                   decode(std::span<const int32_t> tokens);
 
+    void add_adapter(const std::string & path);
+
     std::unique_ptr<llama_model, void (*)(llama_model *)>     model_;
     std::unique_ptr<llama_context, void (*)(llama_context *)> context_;
 };
 
-// Samples from weights in a trainer's memory, through a temporary file in `folder`.
+// Samples from weights in a trainer's memory (of a model, or of an adapter whose base is at hand), through a
+// temporary file in `folder`.
 std::string generate_from(
     const ModelConfig &         config,
     const gguf_context *        keys,

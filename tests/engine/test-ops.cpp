@@ -59,6 +59,12 @@ const std::vector<Case> & cases() {
          [](Ops & o, const Args & a) {
              return o.linear(a[0], {a[1], a[2], a[3]}, {a[4], a[5], a[6]});
          }},
+        {"blocks of linear",
+         {{3 * 5, 7}, {5, 12}, {5, 4}, {5, 6}, {22, 7}},
+         {},
+         [](Ops & o, const Args & a) {
+             return o.linear_blocks(a[0], {a[1], a[2], a[3]}, a[4]);
+         }},
         {"layer norm",
          {{40, 17}, {40}, {40}},
          {},

@@ -1,64 +1,10 @@
 // Our graphs and llama.cpp, given our exports, must compute the same logits.
-#include "ggml-train/graph/graph.h"
-#include "models/blocks.h"
-#include "models/init.h"
-#include "models/presets.h"
 #include "models/text/generate.h"
-#include "models/text/tokenizer.h"
 #include "tests/catch.h"
+#include "tests/models/stirred-model.h"
 #include "tests/scratch.h"
 
-#include <cmath>
-
 using namespace gt;
-
-// Moves every weight away from its initial value: zero biases and unit norms would hide errors.
-static ModelFile stirred_model(
-    const std::string & arch, const ModelSizes & sizes, void (*change)(ModelConfig & config)
-) {
-    ModelSizes all     = sizes;
-    all.arch           = arch;
-    ModelConfig config = sized_config("", all);
-    config.n_vocab     = 257;
-    if (change) {
-        change(config);
-    }
-    ModelFile model = empty_model(config);
-    model.keys      = byte_vocabulary();
-    init_model(model, 1);
-    for (size_t i = 0; i < model.tensors.size(); ++i) {
-        std::vector<float> & data = model.tensors[i].data;
-        for (size_t j = 0; j < data.size(); ++j) {
-            const uint64_t bits = random_bits(7, i, j, 0);
-            data[j] += 0.2f * (static_cast<float>(bits >> 40) / static_cast<float>(1 << 24) - 0.5f);
-        }
-    }
-    return model;
-}
-
-static std::vector<float> our_logits(const ModelFile & file, const Batch & batch, int64_t T) {
-    const Backend backend("cpu", 1);
-    const auto    model = make_model(backend, file.config, false);
-    for (const ModelTensor & tensor : file.tensors) {
-        model->weights().set(model->weights().at(tensor.spec.name), tensor.data);
-    }
-    StepGraph graph(
-        backend, *model, {.B = batch.n_samples, .T = T, .goal = GraphOptions::Goal::logits}
-    );
-    graph.run(batch);
-    return graph.logits();
-}
-
-// Largest difference, relative to the largest logit.
-static float difference(const std::vector<float> & ours, const std::vector<float> & theirs) {
-    REQUIRE(ours.size() == theirs.size());
-    float worst = 0.0f, largest = 0.0f;
-    for (size_t i = 0; i < ours.size(); ++i) {
-        worst   = std::max(worst, std::fabs(ours[i] - theirs[i]));
-        largest = std::max(largest, std::fabs(theirs[i]));
-    }
-    return worst / largest;
-}
 
 TEST_CASE("our_logits_are_llama_cpps_logits_of_our_export", "[ref]") {
     const struct {
@@ -131,14 +77,10 @@ TEST_CASE("our_logits_are_llama_cpps_logits_of_our_export", "[ref]") {
          }},
     };
     for (const auto & c : cases) {
-        constexpr int64_t T     = 48;
-        const ModelFile   model = stirred_model(c.arch, c.sizes, c.change);
-        Batch             batch{.n_samples = 1};
-        for (int64_t t = 0; t < T; ++t) {
-            batch.tokens.push_back(static_cast<int32_t>(random_bits(3, t, 0, 0) % 257));
-            batch.labels.push_back(0);
-        }
-        const std::vector<float> ours = our_logits(model, batch, T);
+        constexpr int64_t        T     = 48;
+        const ModelFile          model = stirred_model(c.arch, c.sizes, c.change);
+        const Batch              batch = some_tokens(T);
+        const std::vector<float> ours  = our_logits(model, batch, T);
         const Scratch            dir;
         // rounded weights differ, so the tolerance is wider
         const std::pair<const char *, float> types[] = {

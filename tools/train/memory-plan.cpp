@@ -1,5 +1,6 @@
 #include "tools/train/memory-plan.h"
 
+#include "models/base-weights.h"
 #include "tools/train/rank.h"
 
 #include <algorithm>
@@ -47,9 +48,10 @@ MemoryPlan::MemoryPlan(const RunPlan & plan, const ModelConfig & config) {
     n_ranks_           = plan.ranks;
     n_blocks_          = static_cast<double>(config.n_layer);
     state_             = state_per_weight(plan.optim);
-    first_             = activations(config, 1, plan);
-    more_              = activations(config, 2, plan) - first_;
-    kept_              = sizeof(float) * static_cast<double>(config.n_embd * plan.T);
+    base_  = config.lora.base ? static_cast<double>(config.lora.base->n_bytes()) / n_ranks_ : 0.0;
+    first_ = activations(config, 1, plan);
+    more_  = activations(config, 2, plan) - first_;
+    kept_  = sizeof(float) * static_cast<double>(config.n_embd * plan.T);
 }
 
 double MemoryPlan::need(const std::string & shard, int64_t micro) const {
@@ -59,7 +61,7 @@ double MemoryPlan::need(const std::string & shard, int64_t micro) const {
     const double     held   = shard == "full" ? n_weights_ / n_ranks_ + n_window_ : n_weights_;
     constexpr double kValue = sizeof(float), kWeightAndGradient = 2.0 * kValue;
     constexpr double kValidation = 1.2;  // its graph has activations, too
-    return kWeightAndGradient * held + kValue * state_ * n_weights_ / cut +
+    return base_ + kWeightAndGradient * held + kValue * state_ * n_weights_ / cut +
            kValidation * each * static_cast<double>(micro);
 }
 
@@ -96,15 +98,29 @@ MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixe
     const MemoryPlan memory_plan(plan, config);
     const double     memory = memory_of(plan);
     MemoryFit        fit;
+    bool             fits = false;
     for (const std::string & shard : shards) {
         fit = {shard, most};
         while (memory > 0 && !fixed && fit.micro > 1 && memory_plan.need(shard, fit.micro) > memory
         ) {
             fit.micro = divide_batch(plan.batch, fit.micro - 1, plan.ranks);
         }
-        if (memory == 0 || memory_plan.need(shard, fit.micro) <= memory) {
+        fits = memory == 0 || memory_plan.need(shard, fit.micro) <= memory;
+        if (fits) {
             break;
         }
+    }
+    if (!fits) {
+        const auto text = [](double bytes) { return bytes_text(static_cast<uint64_t>(bytes)); };
+        std::fprintf(
+            stderr, "WARNING: this run needs about %s per rank, and there are %s: use %s%s\n",
+            text(memory_plan.need(fit.shard, fit.micro)).c_str(), text(memory).c_str(),
+            fixed && plan.micro > 1 ? "a smaller --micro"
+            : plan.recompute        ? "a shorter --context"
+                                    : "--recompute",
+            config.lora.enabled() || config.image_size > 0 ? ""
+                                                           : ", or train an adapter (--lora 16)"
+        );
     }
     return fit;
 }

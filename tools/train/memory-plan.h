@@ -18,6 +18,7 @@ public:
 private:
     double n_weights_ = 0, n_window_ = 0, n_ranks_ = 1;  // window: embedding, head, two blocks
     double state_ = 0;                                   // floats per weight
+    double base_  = 0;                                   // bytes of an adapter's base, mapped once
     double first_ = 0, more_ = 0, kept_ = 0;  // activations: first block, every other, its input
     double n_blocks_ = 1;
 };

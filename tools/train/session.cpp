@@ -4,6 +4,7 @@
 #include "ggml-train/base/file.h"
 #include "ggml-train/gguf/gguf-read.h"
 #include "ggml-train/shard/weights.h"
+#include "models/base-weights.h"
 #include "optim/wire/shares.h"
 #include "tools/cli/host-name.h"
 #include "tools/cli/interrupt.h"
@@ -12,6 +13,7 @@
 #include "tools/train/cost.h"
 
 #include <filesystem>
+#include <limits>
 #include <thread>
 #include <tuple>
 
@@ -157,7 +159,10 @@ bool Session::offer(ModelFile & model) {
     return take_pictures(model.config, described_model(*bytes).config);
 }
 
-RunModel Session::model(const std::string & path) {
+RunModel Session::model(const std::string & path, const LoraConfig & lora) {
+    if (lora.enabled()) {
+        return {.file = load_for_adapter(path, lora), .fresh = true};
+    }
     if (alone() || std::filesystem::exists(path)) {
         RunModel   model{.file = load_model(path), .fresh = true};
         const auto bytes =
@@ -187,8 +192,10 @@ static Settings identity(const ModelFile & model) {
     const auto text = [](uint64_t digest) {
         return format("%016llx", static_cast<unsigned long long>(digest));
     };
+    const BaseWeights * base = model.config.lora.base.get();
     return {
         {"weights-digest", text(weights)},
+        {"base-digest", text(base ? base->digest() : 0)},
         {"tokenizer-digest", text(tokenizer_digest(model.keys.get()))},
         {"version", kVersion}};
 }
@@ -209,6 +216,13 @@ static void check_identity(const Settings & ours, const Settings & run, bool fre
     if (differs("tokenizer-digest")) {
         throw Error("the model's tokenizer differs from the run's; copy the file from the machine "
                     "that started the run, or remove it: then the model is fetched from the run");
+    }
+    if (differs("base-digest")) {
+        throw Error(
+            "the model that the adapter is for differs from the run's (other weights or another "
+            "quantization, or --lora is missing); copy the file from the machine that started "
+            "the run"
+        );
     }
     if (fresh && differs("weights-digest")) {
         throw Error(

@@ -85,8 +85,8 @@ public:
     bool                is_first() const { return alone() || entry() == hosts_.hosts.data(); }
 
     // The model of the run: the file at `path`, or without it the description that another host has
-    // stored, without weights.
-    RunModel model(const std::string & path);
+    // stored, without weights. With `lora` its adapter, for which the file is needed.
+    RunModel model(const std::string & path, const LoraConfig & lora = {});
 
     // Stores the model's description for hosts without the file. Returns false if another host has
     // described the pictures (classes, normalisation) differently; the model then has that description.

@@ -188,6 +188,15 @@ check_model(const TrainFlags & train, const ModelFile & model, const std::string
             ": the fused ops of the CPU are F32 only; add --portable, or use a device"
         );
     }
+    if (model.config.lora.enabled() && form_of(train) != Form::fused) {
+        throw Error("--lora works with the fused ops of the CPU; omit --device and --portable");
+    }
+    if (model.config.lora.enabled() && train.shard == "full") {
+        throw Error(
+            "--lora: all ranks map the same model, and an adapter is too small to shard; omit "
+            "--shard full"
+        );
+    }
     const fs::path folder = fs::path(out).parent_path();
     if (!folder.empty() && !fs::is_directory(folder)) {
         throw Error("--export " + out + ": there is no folder " + folder.string());
@@ -265,6 +274,9 @@ static float default_lr(int64_t n_params, const OptimOptions & optim) {
     return static_cast<float>(default_lr_factor(optim) * adamw);
 }
 
+// Of an adapter with AdamW, for any size.
+constexpr double kLoraRate = 2e-4;
+
 // Weights that are trained already would be spoilt by the rate for new ones.
 static bool is_continued(const RunModel & model) {
     return model.fresh && is_trained(model.file);
@@ -312,7 +324,10 @@ TrainFlags choose_defaults(TrainFlags f, const RunInput & in) {
         f.optim.fragments = in.up_rate > 0.0 ? fragments_for(f, in) : rounds_per_cycle(f.optim);
     }
     if (f.schedule.lr == 0.0f) {
-        f.schedule.lr = default_lr(n_weights, f.optim) * (is_continued(*in.model) ? 0.1f : 1.0f);
+        f.schedule.lr =
+            in.model->file.config.lora.enabled()
+                ? static_cast<float>(default_lr_factor(f.optim) * kLoraRate)
+                : default_lr(n_weights, f.optim) * (is_continued(*in.model) ? 0.1f : 1.0f);
     }
     return f;
 }
@@ -381,6 +396,9 @@ static std::string rate_reason(
     }
     if (!in.model->fresh) {
         return "as the run has it";
+    }
+    if (in.model->file.config.lora.enabled()) {
+        return "for adapters";
     }
     return is_continued(*in.model)
                ? "a tenth of that for new models, because " + train.model + " is trained already"

@@ -5,10 +5,36 @@
 #pragma once
 
 #include "ggml-train/run/schedule.h"
+#include "models/lora.h"
 #include "optim/optim.h"
 #include "tools/cli/flags.h"
 
 namespace gt {
+
+// An adapter to train instead of the model's weights.
+struct LoraFlags {
+    int64_t     rank  = 0;
+    float       alpha = 0.0f;
+    std::string on;
+
+    template <class Visit>
+    void visit(Visit && visit) {
+        visit(
+            "lora", rank, "train an adapter of this rank; the model stays as it is. 0: no adapter",
+            {}, 0, 65536
+        );
+        visit("lora-alpha", alpha, "the adapter counts alpha / rank; 0: twice the rank", {}, 0);
+        visit(
+            "lora-on", on,
+            "matrices that get an adapter, such as attn_q,attn_v; default: all of the blocks"
+        );
+    }
+
+    LoraConfig config() const {
+        const float usual = 2.0f * static_cast<float>(rank);
+        return {.rank = rank, .alpha = alpha > 0.0f ? alpha : usual, .on = on, .base = nullptr};
+    }
+};
 
 struct TrainFlags {
     std::string model;

@@ -1,0 +1,37 @@
+// models/base-weights.h — the weights an adapter is trained for: mapped from their GGUF in the types they have,
+// never copied (except vectors that are not F32), never changed.
+#pragma once
+
+#include "ggml-cpp.h"
+#include "ggml-train/base/file.h"
+#include "ggml-train/model.h"
+#include "models/model-config.h"
+
+#include <list>
+
+namespace gt {
+
+class BaseWeights {
+public:
+    // config: of the file, with its adapter's settings or without. Throws an Error that names the file.
+    BaseWeights(const std::string & path, const ModelConfig & config);
+
+    const Param * find(const std::string & name) const;  // null: there is none
+
+    // The values of a tensor as F32, without padding.
+    void read(const TensorSpec & spec, std::span<float> out) const;
+
+    const std::string & path() const { return path_; }
+    size_t              n_bytes() const { return file_.bytes().size(); }
+    uint64_t            digest() const { return digest_; }  // of the whole file
+
+private:
+    std::string                   path_;
+    MappedFile                    file_;
+    uint64_t                      digest_;
+    ggml_context_ptr              ctx_;
+    std::vector<Param>            params_;
+    std::list<std::vector<float>> copies_;
+};
+
+}  // namespace gt

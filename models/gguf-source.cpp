@@ -1,0 +1,41 @@
+#include "models/gguf-source.h"
+
+#include <algorithm>
+
+namespace gt {
+
+int64_t find_tensor(
+    const gguf_context * gguf,
+    const TensorSpec &   spec,
+    const std::string &  arch,
+    const std::string &  where
+) {
+    const int64_t id = gguf_find_tensor(gguf, spec.name.c_str());
+    if (id < 0) {
+        throw Error(
+            where + ": tensor " + spec.name + " is missing; is this a whole " + arch + " model?"
+        );
+    }
+    const int64_t * ne     = gguf_get_tensor_ne(gguf, id);
+    const bool      padded = spec.per_token && ne[0] == spec.ne[0] && ne[1] > spec.ne[1];
+    if (!padded && !std::equal(ne, ne + 4, spec.ne.begin())) {
+        throw Error(format(
+            "%s: tensor %s is %s, the file's keys require %s", where.c_str(), spec.name.c_str(),
+            shape_text(ne).c_str(), shape_text(spec.ne.data()).c_str()
+        ));
+    }
+    return id;
+}
+
+void check_readable(const gguf_context * gguf, int64_t id, const std::string & where) {
+    const ggml_type          type   = gguf_get_tensor_type(gguf, id);
+    const ggml_type_traits * traits = ggml_get_type_traits(type);
+    if (type != GGML_TYPE_F32 && traits->to_float == nullptr) {
+        throw Error(format(
+            "%s: tensor %s is of type %s, which cannot be turned into F32", where.c_str(),
+            gguf_get_tensor_name(gguf, id), traits->type_name
+        ));
+    }
+}
+
+}  // namespace gt

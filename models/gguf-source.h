@@ -1,0 +1,21 @@
+// models/gguf-source.h — finds and checks the tensors of a model in a GGUF that somebody else has written.
+#pragma once
+
+#include "ggml-train/gguf/gguf-read.h"
+#include "ggml-train/gguf/model-head.h"
+
+namespace gt {
+
+// Index of the tensor that `spec` describes, with its shape checked. Tables with a row per token may have
+// more rows than tokens. Every Error begins with `where`, the file.
+int64_t find_tensor(
+    const gguf_context * gguf,
+    const TensorSpec &   spec,
+    const std::string &  arch,
+    const std::string &  where
+);
+
+// Throws an Error if a tensor's type cannot be turned into F32.
+void check_readable(const gguf_context * gguf, int64_t id, const std::string & where);
+
+}  // namespace gt
