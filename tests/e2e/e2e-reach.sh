@@ -36,7 +36,7 @@ printf 'anna -\nben -\n' >>hosts.txt
 sleep 0.5
 tunnel
 export GT_TEST_STEP_SECONDS=0.05
-host anna --steps 400 --min-hosts 2
+host anna --steps 2000 --min-hosts 2
 anna=$pid
 host ben
 ben=$pid
