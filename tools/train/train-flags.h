@@ -78,10 +78,12 @@ struct TrainFlags {
             "shard", shard, "what the ranks shard; auto: as little as memory allows",
             {"auto", "none", "optimizer", "full"}
         );
-        visit("device", device, "cpu, or one rank per GPU: cuda:0,cuda:1,...");
+        visit(
+            "device", device, "cpu, vulkan:0 or another backend's, or a rank per GPU: cuda:0,cuda:1"
+        );
         visit(
             "compute", compute, "type of matrix products on devices; weights stay F32",
-            {"f32", "bf16", "f16"}
+            {"f32", "tf32", "bf16", "f16"}
         );
         visit("portable", portable, "use only ggml's own ops (slow)");
         visit(
