@@ -42,7 +42,7 @@ comm/run          -> ggml-train/base comm/wire comm/store
 comm              -> ggml-train/base ggml-train/peers.h comm/wire comm/store comm/sequencer comm/rounds comm/hub comm/run comm/local
 
 tools/cli         -> ggml-train/base
-tools/selftest    -> ggml-train/base ggml-train/cuda optim optim/device optim/rules comm/local
+tools/selftest    -> ggml-train/base ggml-train/cuda ggml-train/device ggml-train/graph models optim optim/device optim/math optim/rules comm/local
 tools/classify    -> ggml-train/base ggml-train/gguf models models/vision
 tools/inspect     -> ggml-train/base ggml-train/gguf ggml-train/run models models/text models/vision comm/run comm/wire
 tools/train       -> * tools/cli tools/selftest
