@@ -16,11 +16,12 @@
 namespace gt {
 
 struct TrainerOptions {
-    float    clip       = 1.0f;  // maximum norm of the gradient; 0: no limit
-    uint64_t overlap    = 0;     // 1: a round travels while the next gradient is computed
-    uint64_t steps      = 0;     // length of the run; 0: endless
-    float    loss_scale = 1.0f;  // F16: factor on the loss; halved while a gradient overflows
-    int64_t  batch      = 0;     // samples per step, a multiple of the graph's micro-batch
+    float    clip    = 1.0f;  // maximum norm of the gradient; 0: no limit
+    uint64_t overlap = 0;     // 1: a round travels while the next gradient is computed
+    uint64_t steps   = 0;     // length of the run; 0: endless
+    float    loss_scale =
+        1.0f;           // half precision: factor on the loss, halved while a gradient overflows
+    int64_t batch = 0;  // samples per step, a multiple of the graph's micro-batch
 };
 
 // What a trainer works with; it owns none of them. data and peers are the same on all ranks.

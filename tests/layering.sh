@@ -44,7 +44,7 @@ comm              -> ggml-train/base ggml-train/peers.h comm/wire comm/store com
 
 tools/cli         -> ggml-train/base
 tools/hf          -> ggml-train/base tools/cli
-tools/selftest    -> ggml-train/base ggml-train/cuda optim optim/device optim/rules comm/local
+tools/selftest    -> ggml-train/base ggml-train/cuda ggml-train/device ggml-train/graph models optim optim/device optim/math optim/rules comm/local
 tools/classify    -> ggml-train/base ggml-train/gguf models models/vision
 tools/inspect     -> ggml-train/base ggml-train/gguf ggml-train/run models models/text models/vision comm/run comm/wire
 tools/train       -> * tools/cli tools/selftest

@@ -30,7 +30,8 @@ constexpr Verb kVerbs[] = {
     {"hub", "runs the hub of a run, and makes hosts.txt", "[flags]", hub_main},
     {"plan", "estimates step time and traffic of a run", "-m MODEL [--nodes hosts.txt] [flags]",
      plan_main},
-    {"selftest", "checks GPU results against the CPU", "--cuda [flags]", selftest_main},
+    {"selftest", "checks GPU results against the CPU", "--cuda | --device DEVICE [flags]",
+     selftest_main},
 };
 
 static const Verb * find_verb(const std::string & name) {

@@ -3,8 +3,11 @@
 #include "ggml-train/device/device-ggml.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
+#include <mutex>
 
 namespace gt {
 
@@ -18,11 +21,32 @@ static DeviceSpec only(const std::string & text) {
     return devices[0];
 }
 
+static std::atomic<Products> g_products{Products::f32};
+
+void allow_products(Products products) {
+    g_products = products;
+}
+
+// ggml's backends read these when a device is first used. A user's own values stay.
+static void ask_for_products() {
+    if (g_products != Products::half) {
+        for (const char * name :
+             {"GGML_VK_DISABLE_F16", "GGML_VK_DISABLE_COOPMAT", "GGML_VK_DISABLE_COOPMAT2"}) {
+            ::setenv(name, "1", 0);
+        }
+    }
+    if (g_products == Products::f32) {
+        ::setenv("NVIDIA_TF32_OVERRIDE", "0", 0);  // cuBLAS
+    }
+}
+
 Backend::Backend(const std::string & device, int n_threads) : Backend(only(device), n_threads) {}
 
 Backend::Backend(const DeviceSpec & spec, int n_threads) : n_threads_(n_threads) {
     const ggml_backend_dev_t dev    = find_device(spec);
     const char *             params = spec.params.empty() ? nullptr : spec.params.c_str();
+    static std::once_flag    asked;  // ranks make theirs at the same time
+    std::call_once(asked, ask_for_products);
     backend_.reset(ggml_backend_dev_init(dev, params));
     if (!backend_) {
         throw Error(spec.name() + ": ggml's backend cannot use this device; use --device cpu");

@@ -46,6 +46,13 @@ private:
     std::unique_ptr<Device>                              device_;
 };
 
+// How backends may multiply F32 matrices. ggml would round the factors wherever that is faster: to TF32
+// on NVIDIA, to F16 on Vulkan, where gradients underflow.
+enum class Products { f32, tf32, half };
+
+// For all devices of this process; f32 unless it is called. REQUIRES: no backend was made yet.
+void allow_products(Products products);
+
 // An empty context for tensor descriptions: no data lives in it.
 ggml_context_ptr make_context(size_t n_tensors, size_t graph_nodes = 0);
 

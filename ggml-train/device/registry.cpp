@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -76,8 +77,7 @@ std::vector<DeviceSpec> parse_devices(const std::string & text) {
     return devices;
 }
 
-// The backend of this name, loaded from a module if it is not registered yet; null: there is none.
-static ggml_backend_reg_t find_backend(const std::string & name) {
+ggml_backend_reg_t find_backend(const std::string & name) {
     static std::mutex     mutex;  // ranks ask at the same time
     const std::lock_guard lock(mutex);
     if (ggml_backend_reg_t reg = ggml_backend_reg_by_name(name.c_str())) {
@@ -85,7 +85,25 @@ static ggml_backend_reg_t find_backend(const std::string & name) {
     }
     const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     const auto module = folder / ("libggml-" + name + ".so");
-    return std::filesystem::exists(module) ? ggml_backend_load(module.c_str()) : nullptr;
+    if (!std::filesystem::exists(module)) {
+        return nullptr;
+    }
+    ggml_log_set(
+        [](ggml_log_level level, const char * text, void *) {
+            if (level == GGML_LOG_LEVEL_ERROR) {
+                std::fputs(text, stderr);
+            }
+        },
+        nullptr
+    );
+    ggml_backend_reg_t reg = ggml_backend_load(module.c_str());
+    if (!reg) {
+        throw Error(
+            "--device " + name + ": cannot load " + module.string() + "; install the driver of " +
+            "the device and its libraries (ldd names those that are missing)"
+        );
+    }
+    return reg;
 }
 
 std::string choose_device(const std::string & text) {
@@ -135,14 +153,14 @@ ggml_backend_dev_t find_device(const DeviceSpec & spec) {
     if (!reg) {
         throw Error(
             "--device " + spec.backend + ": this program has no such backend, only " +
-            backend_names() + "; GPUs need a build with -DGT_CUDA=ON"
+            backend_names() + "; GPUs need a build with -DGT_CUDA=ON or -DGT_VULKAN=ON"
         );
     }
     const size_t n = ggml_backend_reg_dev_count(reg);
     if (static_cast<size_t>(spec.index) < n) {
         return ggml_backend_reg_dev_get(reg, static_cast<size_t>(spec.index));
     }
-    const char * why = "";
+    const char * why = n == 0 ? "no driver found" : "";
     if (const cuda::Kernels * kernels = find_kernels(reg)) {
         kernels->n_devices(&why);
     }
@@ -157,7 +175,7 @@ const cuda::Kernels * find_kernels(ggml_backend_dev_t device) {
 }
 
 bool is_host(ggml_backend_dev_t device) {
-    return ggml_backend_buft_is_host(ggml_backend_dev_buffer_type(device));
+    return ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU;
 }
 
 std::shared_ptr<void> lend_memory(ggml_backend_t backend) {

@@ -1,7 +1,7 @@
 // ggml-train/device/registry.h — devices by name, from ggml's backend registry.
 //
 // --device auto, or NAME[:INDEX[:PARAMS]],...: NAME is a ggml backend (cpu, cuda, ...), INDEX counts its
-// devices, PARAMS is text for the backend itself. A backend that is not compiled in is loaded from
+// devices, PARAMS is text for the backend itself. A backend that is not compiled in (vulkan) is loaded from
 // libggml-NAME.so in the program's folder.
 //
 // A backend may offer more than ggml's interface, through ggml_backend_reg_get_proc_address:
@@ -35,6 +35,10 @@ std::string choose_device(const std::string & text);
 
 // The list, one entry per rank. All are devices of one backend.
 std::vector<DeviceSpec> parse_devices(const std::string & text);
+
+// The backend of this name, loaded from a module if it is not registered yet. Null: there is none. An
+// Error: its module is there and cannot be loaded.
+ggml_backend_reg_t find_backend(const std::string & name);
 
 // Never null: an Error names the backend or the device that is missing.
 ggml_backend_dev_t find_device(const DeviceSpec & spec);

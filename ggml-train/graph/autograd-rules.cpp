@@ -2,6 +2,7 @@
 // that the portable forms use are here; anything else is an Error at graph build.
 #include "ggml-train/graph/autograd.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -55,20 +56,20 @@ static void rule_mul_mat(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     if (a.needs(w)) {
         ggml_tensor * xt = transposed(a, a.value(x), w->type);      // [N, K]
         ggml_tensor * gt = ggml_cont(ctx, ggml_transpose(ctx, g));  // [N, M]
-        ggml_tensor * dw = ggml_mul_mat(ctx, xt, gt);               // [K, M], batches of x
+        ggml_tensor * dw = product(ctx, xt, gt);                    // [K, M], batches of x
         if (!ggml_are_same_shape(dw, w)) {
             // neighbouring batches of x share one of w: sum over each such group
             GT_CHECK(dw->ne[3] == w->ne[3], "mul_mat broadcasts over the third dimension only");
             const int64_t size = w->ne[0] * w->ne[1], groups = w->ne[2] * w->ne[3];
             dw = ggml_reshape_3d(ctx, dw, size, dw->ne[2] / w->ne[2], groups);
-            dw = ggml_repeat_back(ctx, dw, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, size, 1, groups));
+            dw = sum_copies(a, dw, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, size, 1, groups));
             dw = ggml_reshape(ctx, dw, w);
         }
         a.add(w, dw);
     }
     if (a.needs(x)) {
         ggml_tensor * original = w->op == GGML_OP_CPY ? w->src[0] : w;
-        a.add(x, ggml_mul_mat(ctx, transposed(a, a.value(original), w->type), g));
+        a.add(x, product(ctx, transposed(a, a.value(original), w->type), g));
     }
 }
 
@@ -139,23 +140,36 @@ static void rule_norm(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     a.add(y->src[0], ggml_div(ctx, dx, dev));
 }
 
+// y = x r, r = 1/sqrt(mean(x^2) + eps):  dx = r (g - y mean(g y))
 static void rule_rms_norm(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
-    ggml_tensor * x = y->src[0];
-    a.add(x, ggml_rms_norm_back(a.ctx(), contiguous(a, g), a.value(x), float_param(y, 0)));
-}
-
-// dx = y (g - sum(g y)). ggml's SOFT_MAX_BACK is avoided: in place it reads overwritten values.
-static void rule_soft_max(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     ggml_context * ctx = a.ctx();
-    GT_CHECK(float_param(y, 0) == 1.0f && !y->src[1], "only the plain softmax is differentiated");
-    ggml_tensor * yv  = a.value(y);
-    ggml_tensor * dot = ggml_sum_rows(ctx, ggml_mul(ctx, g, yv));
-    a.add(y->src[0], ggml_mul(ctx, ggml_sub(ctx, g, dot), yv));
+    ggml_tensor *  x   = a.value(y->src[0]);
+    const float    eps = float_param(y, 0);
+    g                  = contiguous(a, g);
+    ggml_tensor * dx   = ggml_rms_norm_back(ctx, g, x, eps);
+    if (!a.ops().runs(dx)) {
+        ggml_tensor * mean = row_mean(ctx, ggml_sqr(ctx, x));
+        ggml_tensor * root = ggml_sqrt(ctx, ggml_scale_bias(ctx, mean, 1.0f, eps));
+        ggml_tensor * yv   = ggml_div(ctx, x, root);
+        dx = ggml_sub(ctx, g, ggml_mul(ctx, yv, row_mean(ctx, ggml_mul(ctx, g, yv))));
+        dx = ggml_div(ctx, dx, root);
+    }
+    a.add(y->src[0], dx);
 }
 
-// Masked elements have probability 0, hence gradient 0.
-static void rule_diag_mask_inf(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
-    a.add(y->src[0], g);
+// y = softmax(scale x + mask):  dx = scale y (g - sum(g y))
+static void rule_soft_max(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
+    ggml_context * ctx   = a.ctx();
+    const float    scale = float_param(y, 0);
+    ggml_tensor *  yv    = a.value(y);
+    g                    = contiguous(a, g);
+    ggml_tensor * dx     = ggml_soft_max_ext_back(ctx, g, yv, scale, 0.0f);
+    if (!a.ops().runs(dx)) {
+        ggml_tensor * dot = ggml_sum_rows(ctx, ggml_mul(ctx, g, yv));
+        dx                = ggml_mul(ctx, ggml_sub(ctx, g, dot), yv);
+        dx                = scale == 1.0f ? dx : ggml_scale(ctx, dx, scale);
+    }
+    a.add(y->src[0], dx);
 }
 
 static void rule_rope(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
@@ -169,8 +183,38 @@ static void rule_rope(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     );
 }
 
+// The gradient of a table by products with ones at the ids, of as many columns at once as 64 MB hold.
+static void
+rows_by_products(Autograd & a, ggml_tensor * table, ggml_tensor * ids, ggml_tensor * g) {
+    ggml_context * ctx = a.ctx();
+    const int64_t  V = table->ne[1], N = ids->ne[0];
+    const int64_t  most = std::max<int64_t>(1, (int64_t{16} << 20) / V);
+    for (int64_t begin = 0; begin < N; begin += most) {
+        const int64_t n      = std::min(most, N - begin);
+        ggml_tensor * zeros  = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 1, V, n);
+        ggml_tensor * ones   = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 1, 1, n);
+        ggml_tensor * some   = ggml_view_2d(ctx, ids, 1, n, ids->nb[0], begin * ids->nb[0]);
+        ggml_tensor * places = ggml_set_rows(
+            ctx, ggml_fill(ctx, zeros, 0.0f), ggml_fill(ctx, ones, 1.0f), some
+        );  // [1, V, n]
+        ggml_tensor * part = ggml_view_2d(ctx, g, g->ne[0], n, g->nb[1], begin * g->nb[1]);
+        a.add(
+            table, ggml_mul_mat(
+                       ctx, ggml_cont(ctx, ggml_transpose(ctx, part)),
+                       ggml_cont(ctx, ggml_transpose(ctx, ggml_reshape_2d(ctx, places, V, n)))
+                   )
+        );
+    }
+}
+
 static void rule_get_rows(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
-    a.add(y->src[0], ggml_get_rows_back(a.ctx(), contiguous(a, g), y->src[1], y->src[0]));
+    g                 = contiguous(a, g);
+    ggml_tensor * sum = ggml_get_rows_back(a.ctx(), g, y->src[1], y->src[0]);
+    if (a.ops().runs(sum)) {
+        a.add(y->src[0], sum);
+    } else {
+        rows_by_products(a, y->src[0], y->src[1], g);
+    }
 }
 
 // gelu(x) = x P(x) with P the normal distribution:  gelu'(x) = P(x) + x p(x).
@@ -187,17 +231,9 @@ static void rule_unary(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     ggml_tensor *  x   = y->src[0];
     g                  = contiguous(a, g);
     switch (ggml_get_unary_op(y)) {
-        case GGML_UNARY_OP_TANH:
-            a.add(x, ggml_sub(ctx, g, ggml_mul(ctx, g, ggml_sqr(ctx, a.value(y)))));
+        case GGML_UNARY_OP_SILU:
+            a.add(x, ggml_silu_back(ctx, g, a.value(x)));
             break;
-        case GGML_UNARY_OP_SILU: {
-            // silu'(x) = s (1 + x (1 - s)), s = sigmoid(x)
-            ggml_tensor * v = a.value(x);
-            ggml_tensor * s = ggml_sigmoid(ctx, v);
-            ggml_tensor * r = ggml_sub(ctx, v, ggml_mul(ctx, v, s));
-            a.add(x, ggml_mul(ctx, g, ggml_mul(ctx, s, ggml_scale_bias(ctx, r, 1.0f, 1.0f))));
-            break;
-        }
         case GGML_UNARY_OP_GELU_ERF:
             a.add(x, ggml_mul(ctx, g, gelu_erf_slope(ctx, a.value(x))));
             break;
@@ -207,7 +243,7 @@ static void rule_unary(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
 }
 
 static bool has_unary_rule(ggml_unary_op op) {
-    return op == GGML_UNARY_OP_TANH || op == GGML_UNARY_OP_SILU || op == GGML_UNARY_OP_GELU_ERF;
+    return op == GGML_UNARY_OP_SILU || op == GGML_UNARY_OP_GELU_ERF;
 }
 
 GradRule find_rule(const ggml_tensor * node) {
@@ -245,8 +281,6 @@ GradRule find_rule(const ggml_tensor * node) {
             return rule_rms_norm;
         case GGML_OP_SOFT_MAX:
             return rule_soft_max;
-        case GGML_OP_DIAG_MASK_INF:
-            return rule_diag_mask_inf;
         case GGML_OP_ROPE:
             return rule_rope;
         case GGML_OP_GET_ROWS:

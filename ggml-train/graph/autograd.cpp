@@ -42,7 +42,10 @@ void Autograd::backward(ggml_tensor * node) {
     if (!g || node->op == GGML_OP_NONE) {
         return;
     }
-    const GradRule rule = node->op == GGML_OP_CUSTOM ? find_fused_rule(node) : find_rule(node);
+    const GradRule own  = ops_.rule_of(node);
+    const GradRule rule = own                          ? own
+                          : node->op == GGML_OP_CUSTOM ? find_fused_rule(node)
+                                                       : find_rule(node);
     if (!rule) {
         throw Error(format(
             "no gradient rule for op %s of tensor '%s': freeze what lies before it, or add a rule "
@@ -114,12 +117,35 @@ void Autograd::add_sum(ggml_tensor * x, ggml_tensor * g) {
     g                 = contiguous(*this, g);
     ggml_tensor * acc = ops_.form() == Form::device ? accumulator(x) : nullptr;
     if (!acc || !is_row_of(x, g)) {
-        add(x, ggml_repeat_back(ctx(), g, x));
+        add(x, sum_copies(*this, g, x));
         return;
     }
     const int64_t n    = ggml_nelements(x);
     ggml_tensor * rows = ggml_reshape_2d(ctx(), g, n, ggml_nelements(g) / n);
     emit(fused_inplace(ctx(), kSumRows, ggml_reshape_1d(ctx(), acc, n), {rows, next_beta(x)}));
+}
+
+ggml_tensor * sum_copies(Autograd & a, ggml_tensor * g, ggml_tensor * x) {
+    ggml_context * ctx = a.ctx();
+    ggml_tensor *  sum = ggml_repeat_back(ctx, g, x);
+    if (a.ops().runs(sum)) {
+        return sum;
+    }
+    // dimension by dimension: the copies along it become rows, which are summed
+    int64_t inner = 1;
+    for (int d = 0; d < GGML_MAX_DIMS; ++d) {
+        inner *= x->ne[d];
+        const int64_t n = g->ne[d] / x->ne[d];
+        if (n > 1) {
+            ggml_tensor * copies =
+                ggml_reshape_3d(ctx, g, inner, n, ggml_nelements(g) / (inner * n));
+            ggml_tensor * rows = ggml_cont(ctx, ggml_permute(ctx, copies, 1, 0, 2, 3));
+            auto          ne   = std::to_array(g->ne);
+            ne[d]              = x->ne[d];
+            g = ggml_reshape_4d(ctx, ggml_sum_rows(ctx, rows), ne[0], ne[1], ne[2], ne[3]);
+        }
+    }
+    return g;
 }
 
 ggml_tensor * contiguous(Autograd & a, ggml_tensor * x) {

@@ -85,10 +85,10 @@ private:
     std::unordered_map<const ggml_tensor *, ggml_tensor *> again_;  // recomputed values
 };
 
-// A rule: gradients of node's sources from the gradient g of node.
-using GradRule = void (*)(Autograd & a, ggml_tensor * node, ggml_tensor * g);
-
 ggml_tensor * contiguous(Autograd & a, ggml_tensor * x);
+
+// g summed over the copies of x that make up its shape.
+ggml_tensor * sum_copies(Autograd & a, ggml_tensor * g, ggml_tensor * x);
 
 // Null if there is none.
 GradRule find_rule(const ggml_tensor * node);

@@ -7,8 +7,12 @@
 namespace gt {
 
 StepGraph::StepGraph(const Backend & backend, Model & model, const GraphOptions & options)
-    : backend_(backend), options_(options), inputs_(backend, options, model.n_blocks()),
-      params_(&model.params()) {
+    : backend_(backend), options_(options), inputs_(backend, options, model.n_blocks()) {
+    for (const Param & param : model.params()) {
+        if (param.grad) {
+            grad_buffers_.insert(param.grad->buffer);
+        }
+    }
     build(model);
     check_support(backend_, graph_);
     plan_ = backend_.plan({graph_});
@@ -19,7 +23,7 @@ void StepGraph::build(Model & model) {
     ctx_                 = make_context(2 * n_nodes, n_nodes);
     graph_               = ggml_new_graph_custom(ctx_.get(), n_nodes, false);
 
-    Ops           ops(ctx_.get(), options_.form, options_.compute);
+    Ops           ops(ctx_.get(), options_.form, options_.compute, &backend_);
     ggml_tensor * x = ops.keep(model.embed(ops, inputs_.model()));
     for (int i = 0; i < model.n_blocks(); ++i) {
         x = ops.keep(model.block(ops, inputs_.model(), i, x));
@@ -51,10 +55,8 @@ double StepGraph::run(const Batch & batch, float scale, bool first) {
     inputs_.set(batch, scale, !first);
     inputs_.set_depth(batch.depth);
     if (options_.goal == GraphOptions::Goal::train && options_.form != Form::fused && first) {
-        for (const Param & param : *params_) {
-            if (param.grad) {
-                ggml_backend_tensor_memset(param.grad, 0, 0, ggml_nbytes(param.grad));
-            }
+        for (ggml_backend_buffer_t grads : grad_buffers_) {
+            ggml_backend_buffer_clear(grads, 0);
         }
     }
     compute(backend_, graph_);

@@ -42,14 +42,15 @@ public:
 private:
     void build(Model & model);
 
-    const Backend &      backend_;
-    GraphOptions         options_;
-    StepInputs           inputs_;
-    ggml_context_ptr     ctx_;
-    ggml_gallocr_ptr     plan_;
-    ggml_cgraph *        graph_  = nullptr;
-    ggml_tensor *        logits_ = nullptr;
-    std::vector<Param> * params_ = nullptr;
+    const Backend &  backend_;
+    GraphOptions     options_;
+    StepInputs       inputs_;
+    ggml_context_ptr ctx_;
+    ggml_gallocr_ptr plan_;
+    ggml_cgraph *    graph_  = nullptr;
+    ggml_tensor *    logits_ = nullptr;
+
+    std::unordered_set<ggml_backend_buffer_t> grad_buffers_;  // of gradients alone (weights.h)
 };
 
 }  // namespace gt

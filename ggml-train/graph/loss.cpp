@@ -4,9 +4,10 @@
 
 namespace gt {
 
-// Columns per chunk: as many as 64 MB of logits hold.
-static int64_t chunk_columns(int64_t V, int64_t N) {
-    const int64_t most   = std::max<int64_t>(1, (int64_t{16} << 20) / V);
+// Columns per chunk: as many as 64 MB of logits hold, or 128 MB on devices, where every chunk reads and
+// writes the whole gradient of the weight.
+static int64_t chunk_columns(Form form, int64_t V, int64_t N) {
+    const int64_t most   = std::max<int64_t>(1, (int64_t{form == Form::fused ? 16 : 32} << 20) / V);
     const int64_t chunks = (N + most - 1) / most;
     return (N + chunks - 1) / chunks;
 }
@@ -24,6 +25,13 @@ static ggml_tensor * real_rows(ggml_context * ctx, ggml_tensor * w, int64_t V) {
     return w->ne[1] == V ? w : ggml_view_2d(ctx, w, w->ne[0], V, w->nb[1], 0);
 }
 
+// Columns [begin, begin + n) of a head; what follows is null without gradients.
+struct Chunk {
+    int64_t       begin = 0, n = 0;
+    ggml_tensor * dx = nullptr;  // the gradient of head.x
+    ggml_tensor * wt = nullptr;  // not fused: the weight transposed, made once for all chunks
+};
+
 // The gradients of a chunk's products from that of its logits, g [V, n]: of weight, bias and x [C, n].
 static void products_back(
     Ops &         ops,
@@ -31,12 +39,12 @@ static void products_back(
     Autograd &    autograd,
     ggml_tensor * x,
     ggml_tensor * g,
-    ggml_tensor * dx
+    const Chunk & chunk
 ) {
     ggml_context * ctx = ops.ctx();
     const int64_t  V   = g->ne[0];
     if (head.weight->grad) {
-        ggml_tensor * dw = ggml_mul_mat(
+        ggml_tensor * dw = product(
             ctx, ops.factor(ggml_transpose(ctx, x)), ggml_cont(ctx, ggml_transpose(ctx, g))
         );
         autograd.emit(ggml_add_inplace(ctx, real_rows(ctx, head.weight->grad, V), dw));
@@ -44,9 +52,8 @@ static void products_back(
     if (head.bias) {
         autograd.add_sum(head.bias->weight, g);
     }
-    ggml_tensor * w    = real_rows(ctx, head.weight->weight, V);
-    ggml_tensor * back = ggml_mul_mat(ctx, ops.factor(ggml_transpose(ctx, w)), g);  // [C, n]
-    autograd.emit(ggml_cpy(ctx, back, dx));
+    ggml_tensor * dx = columns(ctx, chunk.dx, chunk.begin, chunk.n);
+    autograd.emit(ggml_cpy(ctx, product(ctx, chunk.wt, g), dx));
 }
 
 static void products_back_fused(
@@ -55,10 +62,11 @@ static void products_back_fused(
     Autograd &    autograd,
     ggml_tensor * x,
     ggml_tensor * g,
-    ggml_tensor * dx
+    const Chunk & chunk
 ) {
     ggml_context * ctx = ops.ctx();
     ggml_tensor *  w   = head.weight->weight;
+    ggml_tensor *  dx  = columns(ctx, chunk.dx, chunk.begin, chunk.n);
     if (head.weight->grad) {
         ggml_tensor * beta = autograd.next_beta(w);
         autograd.emit(fused_inplace(ctx, kLinearBackW, head.weight->grad, {g, x, beta}));
@@ -77,11 +85,10 @@ static void fused_chunk(
     const Head &       head,
     const LossInputs & in,
     Autograd *         autograd,
-    ggml_tensor *      dx,
-    int64_t            begin,
-    int64_t            n
+    const Chunk &      chunk
 ) {
-    ggml_context * ctx    = ops.ctx();
+    ggml_context * ctx   = ops.ctx();
+    const int64_t  begin = chunk.begin, n = chunk.n;
     ggml_tensor *  w      = head.weight->weight;
     ggml_tensor *  x      = columns(ctx, head.x, begin, n);
     ggml_tensor *  logits = ops.linear(
@@ -114,7 +121,7 @@ static void fused_chunk(
         return;
     }
     const auto back = ops.form() == Form::fused ? products_back_fused : products_back;
-    back(ops, head, *autograd, x, dlogits, columns(ctx, dx, begin, n));
+    back(ops, head, *autograd, x, dlogits, chunk);
 }
 
 static void portable_chunk(
@@ -123,11 +130,10 @@ static void portable_chunk(
     const Head &       head,
     const LossInputs & in,
     Autograd *         autograd,
-    ggml_tensor *      dx,
-    int64_t            begin,
-    int64_t            n
+    const Chunk &      chunk
 ) {
-    ggml_context * ctx  = ops.ctx();
+    ggml_context * ctx   = ops.ctx();
+    const int64_t  begin = chunk.begin, n = chunk.n;
     const int64_t  V    = head.weight->ne[1];
     const float    e    = in.smoothing;
     const auto     emit = [&](ggml_tensor * t) { ggml_build_forward_expand(graph, t); };
@@ -136,38 +142,39 @@ static void portable_chunk(
     };
     ggml_tensor * w      = real_rows(ctx, head.weight->weight, V);
     ggml_tensor * x      = ggml_cont(ctx, columns(ctx, head.x, begin, n));
-    ggml_tensor * mask   = columns(ctx, in.mask, begin, n);      // [1, n]
-    ggml_tensor * logits = ggml_mul_mat(ctx, ops.factor(w), x);  // [V, n]
+    ggml_tensor * mask   = columns(ctx, in.mask, begin, n);  // [1, n]
+    ggml_tensor * logits = product(ctx, ops.factor(w), x);   // [V, n]
     if (head.bias) {
         logits = ggml_add(ctx, logits, head.bias->weight);
     }
-    // logits minus their largest, exponentials and their sum
-    ggml_tensor * top     = pick(logits, ggml_reshape_2d(ctx, ggml_argmax(ctx, logits), 1, n));
-    ggml_tensor * shifted = ggml_sub(ctx, logits, ggml_reshape_2d(ctx, top, 1, n));
-    ggml_tensor * exps    = ggml_exp(ctx, shifted);
-    ggml_tensor * sum     = ggml_sum_rows(ctx, exps);  // [1, n]
+    // logarithm of the sum of exponentials: the largest logit less the logarithm of its probability
+    ggml_tensor * p       = ggml_soft_max(ctx, logits);
+    ggml_tensor * largest = ggml_reshape_2d(ctx, ggml_argmax(ctx, logits), 1, n);
+    ggml_tensor * log_sum =
+        ggml_sub(ctx, pick(logits, largest), ggml_log(ctx, pick(p, largest)));  // [1, 1, n]
 
     // writes the loss of one set of labels and returns its gradient (null without autograd)
     const auto entropy = [&](ggml_tensor * targets, ggml_tensor * scale,
                              ggml_tensor * rows) -> ggml_tensor * {
-        // loss = log(sum) - (1-e) shifted[label] - e mean(shifted)
-        ggml_tensor * ids = columns(ctx, targets, begin, n);  // [1, n]
-        ggml_tensor * target =
-            ggml_scale(ctx, ggml_reshape_2d(ctx, pick(shifted, ids), 1, n), 1.0f - e);
+        // loss = log_sum - (1-e) logits[label] - e mean(logits)
+        ggml_tensor * ids  = columns(ctx, targets, begin, n);  // [1, n]
+        ggml_tensor * loss = ggml_sub(ctx, log_sum, ggml_scale(ctx, pick(logits, ids), 1.0f - e));
+        loss               = ggml_reshape_2d(ctx, loss, 1, n);
         if (e > 0.0f) {
-            target = ggml_add(ctx, target, ggml_scale(ctx, ggml_sum_rows(ctx, shifted), e / V));
+            loss = ggml_sub(ctx, loss, ggml_scale(ctx, ggml_sum_rows(ctx, logits), e / V));
         }
-        ggml_tensor * loss = ggml_mul(ctx, ggml_sub(ctx, ggml_log(ctx, sum), target), mask);
+        loss = ggml_mul(ctx, loss, mask);
         emit(ggml_cpy(ctx, ggml_reshape_1d(ctx, loss, n), elements(ctx, rows, begin, n)));
         if (!autograd) {
             return nullptr;
         }
         // gradient = softmax - (1-e) at the label - e/V, times mask and scale
-        ggml_tensor * p      = ggml_div(ctx, exps, sum);
-        ggml_tensor * lower  = ggml_scale_bias(ctx, pick(p, ids), 1.0f, e - 1.0f);
-        ggml_tensor * placed = ggml_set_rows(ctx, ggml_reshape_3d(ctx, p, 1, V, n), lower, ids);
-        ggml_tensor * g = ggml_scale_bias(ctx, ggml_reshape_2d(ctx, placed, V, n), 1.0f, -e / V);
-        return ggml_mul(ctx, ggml_mul(ctx, g, mask), scale);
+        ggml_tensor * own   = in.mix_targets ? ggml_dup(ctx, p) : p;  // changed in place
+        ggml_tensor * lower = ggml_scale_bias(ctx, pick(p, ids), 1.0f, e - 1.0f);
+        ggml_tensor * g     = ggml_set_rows(ctx, ggml_reshape_3d(ctx, own, 1, V, n), lower, ids);
+        g                   = ggml_reshape_2d(ctx, g, V, n);
+        g                   = e > 0.0f ? ggml_scale_bias(ctx, g, 1.0f, -e / V) : g;
+        return ggml_mul(ctx, g, ggml_mul(ctx, mask, scale));
     };
     ggml_tensor * g = entropy(in.targets, in.scale, in.rows);
     ggml_tensor * mix =
@@ -176,21 +183,29 @@ static void portable_chunk(
         return;
     }
     g = mix ? ggml_add(ctx, g, mix) : g;
-    products_back(ops, head, *autograd, x, g, columns(ctx, dx, begin, n));
+    products_back(ops, head, *autograd, x, g, chunk);
 }
 
 ggml_tensor * append_loss(
     Ops & ops, ggml_cgraph * graph, const Head & head, const LossInputs & in, Autograd * autograd
 ) {
-    const int64_t N    = head.x->ne[1];
-    const int64_t each = chunk_columns(head.weight->weight->ne[1], N);
-    ggml_tensor * dx =
-        autograd ? ggml_new_tensor_2d(ops.ctx(), GGML_TYPE_F32, head.x->ne[0], N) : nullptr;
-    for (int64_t begin = 0; begin < N; begin += each) {
-        const auto chunk = ops.form() == Form::portable ? portable_chunk : fused_chunk;
-        chunk(ops, graph, head, in, autograd, dx, begin, std::min(each, N - begin));
+    const bool    portable = ops.form() == Form::portable;
+    const int64_t N        = head.x->ne[1];
+    const int64_t each     = chunk_columns(ops.form(), head.weight->weight->ne[1], N);
+    Chunk         chunk;
+    if (autograd) {
+        chunk.dx = ggml_new_tensor_2d(ops.ctx(), GGML_TYPE_F32, head.x->ne[0], N);
     }
-    return dx;
+    if (autograd && ops.form() != Form::fused) {
+        ggml_tensor * w = head.weight->weight;
+        w               = portable ? real_rows(ops.ctx(), w, head.weight->ne[1]) : w;
+        chunk.wt        = ops.factor(ggml_transpose(ops.ctx(), w));
+    }
+    for (; chunk.begin < N; chunk.begin += each) {
+        chunk.n = std::min(each, N - chunk.begin);
+        (portable ? portable_chunk : fused_chunk)(ops, graph, head, in, autograd, chunk);
+    }
+    return chunk.dx;
 }
 
 ggml_tensor * append_logits(Ops & ops, ggml_cgraph * graph, const Head & head) {

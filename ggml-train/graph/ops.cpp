@@ -1,6 +1,8 @@
 #include "ggml-train/graph/ops.h"
 
 #include "ggml-train/cuda/kernels.h"
+#include "ggml-train/device/backend.h"
+#include "ggml-train/graph/autograd.h"
 
 #include <cmath>
 
@@ -14,8 +16,38 @@ static int32_t as_int(int64_t n) {
     return static_cast<int32_t>(n);
 }
 
+constexpr float kGeluLinear = 2.0f * 0.79788456080286535588f;  // 2 sqrt(2/pi)
+constexpr float kGeluCubic  = 0.044715f * kGeluLinear;
+
+// y = x s, s = sigmoid(z):  y' = s + x z' (s - s^2), z' = kGeluLinear + 3 kGeluCubic x^2
+static void rule_gelu_tanh(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
+    ggml_context * ctx   = a.ctx();
+    ggml_tensor *  x     = a.value(y->src[0]);
+    ggml_tensor *  s     = a.value(y->src[1]);
+    ggml_tensor *  dz    = ggml_scale_bias(ctx, ggml_sqr(ctx, x), 3.0f * kGeluCubic, kGeluLinear);
+    ggml_tensor *  bell  = ggml_sub(ctx, s, ggml_sqr(ctx, s));
+    ggml_tensor *  slope = ggml_add(ctx, ggml_mul(ctx, ggml_mul(ctx, x, dz), bell), s);
+    a.add(y->src[0], ggml_mul(ctx, slope, contiguous(a, g)));
+}
+
 ggml_tensor * Ops::leaf(int64_t ne0, int64_t ne1) {
     return ggml_new_tensor_2d(ctx_, GGML_TYPE_F32, ne0, ne1);
+}
+
+bool Ops::runs(const ggml_tensor * node) const {
+    // ggml's SOFT_MAX_BACK on the CPU reads values that it has overwritten if it works in place
+    if (node->op == GGML_OP_SOFT_MAX_BACK && (!backend_ || backend_->is_host())) {
+        return false;
+    }
+    return !backend_ || ggml_backend_supports_op(backend_->get(), node);
+}
+
+ggml_tensor * product(ggml_context * ctx, ggml_tensor * w, ggml_tensor * x) {
+    ggml_tensor * y = ggml_mul_mat(ctx, w, x);
+    if (w->type == GGML_TYPE_F16) {
+        ggml_prec_set_acc(y, GGML_PREC_F32);
+    }
+    return y;
 }
 
 ggml_tensor * Ops::factor(ggml_tensor * x) {
@@ -49,7 +81,7 @@ ggml_tensor * Ops::linear(
     }
     ggml_tensor * y = nullptr;
     for (size_t i = 0; i < weights.size(); ++i) {
-        ggml_tensor * part = ggml_mul_mat(ctx_, factor(weights[i]), x);  // [M_i, N]
+        ggml_tensor * part = product(ctx_, factor(weights[i]), x);  // [M_i, N]
         if (!biases.empty()) {
             part = ggml_add(ctx_, part, biases[i]);
         }
@@ -105,14 +137,13 @@ ggml_tensor * Ops::gelu(ggml_tensor * x, GeluKind kind) {
     if (kind == GeluKind::erf) {
         return ggml_gelu_erf(ctx_, x);
     }
-    // ggml's tanh GELU is an F16 table on the CPU, so it is spelled out:
-    // x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3)
-    ggml_tensor * x3 = ggml_mul(ctx_, ggml_sqr(ctx_, x), x);
-    ggml_tensor * u  = ggml_scale(
-         ctx_, ggml_add(ctx_, x, ggml_scale(ctx_, x3, 0.044715f)), 0.79788456080286535588f
-     );
-    ggml_tensor * half = ggml_scale(ctx_, x, 0.5f);
-    return ggml_add(ctx_, half, ggml_mul(ctx_, half, ggml_tanh(ctx_, u)));
+    // ggml's tanh GELU is an F16 table on the CPU, so it is spelled out: x/2 (1 + tanh(z/2)), which is
+    // x sigmoid(z), with z = x (kGeluLinear + kGeluCubic x^2)
+    ggml_tensor * z =
+        ggml_mul(ctx_, x, ggml_scale_bias(ctx_, ggml_sqr(ctx_, x), kGeluCubic, kGeluLinear));
+    ggml_tensor * y = ggml_mul(ctx_, x, ggml_sigmoid(ctx_, z));
+    rules_[y]       = rule_gelu_tanh;
+    return y;
 }
 
 ggml_tensor * Ops::swiglu(ggml_tensor * gate, ggml_tensor * up) {
@@ -179,6 +210,18 @@ ggml_tensor * Ops::segment_mask(const AttentionShape & s, int64_t B) {
     );
 }
 
+// What is added to the scores: nothing to keys up to the query's own, -1e30 to later ones. [keys, queries]
+ggml_tensor * Ops::causal_mask(int64_t T) {
+    ggml_tensor *& mask = masks_[T];
+    if (!mask) {
+        ggml_tensor * t    = ggml_arange(ctx_, 0.0f, static_cast<float>(T), 1.0f);  // [T]
+        ggml_tensor * keys = ggml_repeat_4d(ctx_, t, T, T, 1, 1);
+        ggml_tensor * late = ggml_sub(ctx_, keys, ggml_reshape_2d(ctx_, t, 1, T));
+        mask               = keep(ggml_scale(ctx_, ggml_clamp(ctx_, late, 0.0f, 1.0f), -1e30f));
+    }
+    return mask;
+}
+
 ggml_tensor * Ops::attention_portable(ggml_tensor * qkv, const AttentionShape & s) {
     const int64_t B    = ggml_nrows(qkv) / s.T;
     ggml_tensor * all  = ggml_reshape_4d(ctx_, qkv, s.D, s.H + 2 * s.Hkv, s.T, B);
@@ -195,16 +238,15 @@ ggml_tensor * Ops::attention_portable(ggml_tensor * qkv, const AttentionShape & 
         ctx_, ggml_permute(ctx_, part(s.H + s.Hkv, s.Hkv), 1, 2, 0, 3)
     );  // [T, D, Hkv, B]
 
-    ggml_tensor * scores = ggml_scale(
-        ctx_, ggml_mul_mat(ctx_, k, q), 1.0f / std::sqrt(static_cast<float>(s.D))
-    );  // [T, T, H, B]
+    ggml_tensor * mask = s.causal ? causal_mask(s.T) : nullptr;
     if (s.positions) {
-        scores = ggml_add(ctx_, scores, segment_mask(s, B));
+        ggml_tensor * segments = segment_mask(s, B);
+        mask                   = mask ? ggml_add(ctx_, segments, mask) : segments;
     }
-    if (s.causal) {
-        scores = ggml_diag_mask_inf(ctx_, scores, 0);
-    }
-    ggml_tensor * o = ggml_mul_mat(ctx_, v, ggml_soft_max(ctx_, scores));  // [D, T, H, B]
+    ggml_tensor * scores = ggml_mul_mat(ctx_, k, q);  // [T, T, H, B]
+    ggml_tensor * p =
+        ggml_soft_max_ext(ctx_, scores, mask, 1.0f / std::sqrt(static_cast<float>(s.D)), 0.0f);
+    ggml_tensor * o = ggml_mul_mat(ctx_, v, p);                            // [D, T, H, B]
     o               = ggml_cont(ctx_, ggml_permute(ctx_, o, 0, 2, 1, 3));  // [D, H, T, B]
     return ggml_reshape_2d(ctx_, o, s.D * s.H, s.T * B);
 }

@@ -7,9 +7,12 @@
 
 #include "ggml-train/graph/fused.h"
 
+#include <unordered_map>
 #include <unordered_set>
 
 namespace gt {
+
+class Backend;
 
 enum class Form { portable, fused, device };
 
@@ -34,15 +37,26 @@ struct Rope {
     bool          neox     = false;
 };
 
+class Autograd;
+
+// A gradient rule: gradients of node's sources from the gradient g of node.
+using GradRule = void (*)(Autograd & a, ggml_tensor * node, ggml_tensor * g);
+
 class Ops {
 public:
     // compute: type of products with weights; F32 only in the fused form. Weights stay F32: the
-    // graph converts copies.
-    Ops(ggml_context * ctx, Form form, ggml_type compute = GGML_TYPE_F32)
-        : ctx_(ctx), form_(form), compute_(compute) {}
+    // graph converts copies. backend: runs the graph; null: any.
+    Ops(ggml_context *  ctx,
+        Form            form,
+        ggml_type       compute = GGML_TYPE_F32,
+        const Backend * backend = nullptr)
+        : ctx_(ctx), form_(form), compute_(compute), backend_(backend) {}
 
     ggml_context * ctx() const { return ctx_; }
     Form           form() const { return form_; }
+
+    // Whether the backend runs this node of ggml's; otherwise others take its place.
+    bool runs(const ggml_tensor * node) const;
 
     // One or more weights [C, M_i] side by side: [C, N] -> [M_0 + M_1 + ..., N]. biases: one per
     // weight, or none. residual [sum M, N] is added if given. The fused form takes weights of any type
@@ -88,15 +102,28 @@ public:
     }
     bool is_kept(const ggml_tensor * x) const { return kept_.count(x) != 0; }
 
+    // The rule of a node that ends a layer made of several, in place of their own; null: it has none.
+    GradRule rule_of(const ggml_tensor * x) const {
+        const auto found = rules_.find(x);
+        return found == rules_.end() ? nullptr : found->second;
+    }
+
 private:
     ggml_tensor * attention_portable(ggml_tensor * qkv, const AttentionShape & shape);
     ggml_tensor * segment_mask(const AttentionShape & shape, int64_t B);
+    ggml_tensor * causal_mask(int64_t T);
     ggml_tensor * leaf(int64_t ne0, int64_t ne1 = 1);
 
-    ggml_context *                          ctx_;
-    Form                                    form_;
-    ggml_type                               compute_;
-    std::unordered_set<const ggml_tensor *> kept_;
+    ggml_context *                                    ctx_;
+    Form                                              form_;
+    ggml_type                                         compute_;
+    const Backend *                                   backend_;
+    std::unordered_set<const ggml_tensor *>           kept_;
+    std::unordered_map<const ggml_tensor *, GradRule> rules_;
+    std::unordered_map<int64_t, ggml_tensor *>        masks_;  // by T
 };
+
+// w * x (ggml_mul_mat). Sums are F32 even if w is F16, where backends would take F16: they overflow.
+ggml_tensor * product(ggml_context * ctx, ggml_tensor * w, ggml_tensor * x);
 
 }  // namespace gt

@@ -98,27 +98,31 @@ public:
         bool                           cut,
         bool                           on_device
     )
-        : Shards(backend, on_device), ranks_(ranks), cut_(cut), weights_(weights.flat_weights()),
-          grads_(weights.flat_grads()) {
-        const std::vector<FlatTensor> tensors = flat_tensors(weights, shapes, cut_rows);
-        const auto                    size    = static_cast<int64_t>(weights_.size());
-        offsets_                              = cut_flat(tensors, size, ranks.size());
-        for (size_t i = 0; i < tensors.size(); ++i) {
-            ParamView view = tensors[i].shape;
-            if (cut_) {
+        : Shards(backend, on_device), ranks_(ranks), cut_(cut) {
+        std::vector<FlatTensor> tensors;
+        if (ranks.size() > 1) {
+            weights_ = weights.flat_weights();
+            grads_   = weights.flat_grads();
+            tensors  = flat_tensors(weights, shapes, cut_rows);
+            offsets_ = cut_flat(tensors, static_cast<int64_t>(weights_.size()), ranks.size());
+        }
+        for (size_t i = 0; i < shapes.size(); ++i) {
+            ParamView     view  = shapes[i];
+            const Param & param = weights.params()[i];
+            const int64_t cols  = n_elements(param) / view.row_end;
+            if (cut_ && ranks.size() > 1) {
                 std::tie(view.row_begin, view.row_end) = rows_in(tensors[i], begin(), end());
             }
-            const int64_t cols  = tensors[i].cols();
-            const Param & param = weights.params()[i];
             add_view(
                 view, param.weight, param.grad, view.row_begin * cols,
                 (view.row_end - view.row_begin) * cols
             );
+            bytes_ += ggml_nbytes(param.weight) + ggml_nbytes(param.grad);
         }
     }
 
     bool   cut() const override { return cut_; }
-    size_t bytes() const override { return weights_.size_bytes() + grads_.size_bytes(); }
+    size_t bytes() const override { return bytes_; }
 
     void reduce_grads() override {
         if (ranks_.size() > 1) {
@@ -160,7 +164,8 @@ private:
 
     LocalGroup &         ranks_;
     bool                 cut_;
-    std::span<float>     weights_, grads_;
+    size_t               bytes_ = 0;
+    std::span<float>     weights_, grads_;  // several ranks: all of them, and where they are cut
     std::vector<int64_t> offsets_;
 };
 

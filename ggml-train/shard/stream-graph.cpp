@@ -57,7 +57,7 @@ void StreamGraph::make_memory(const ggml_tensor * embedded) {
 
 void StreamGraph::build_embed(Model & model) {
     embed_ = make_part();
-    Ops           ops(embed_.ctx.get(), options_.form, options_.compute);
+    Ops           ops(embed_.ctx.get(), options_.form, options_.compute, &backend_);
     ggml_tensor * y = model.embed(ops, inputs_.model());
     make_memory(y);
     ggml_build_forward_expand(embed_.graph, ggml_cpy(ops.ctx(), y, x_));
@@ -66,7 +66,7 @@ void StreamGraph::build_embed(Model & model) {
 void StreamGraph::build_block(Model & model, int place) {
     block_.push_back(make_part());
     const Part &  part = block_.back();
-    Ops           ops(part.ctx.get(), options_.form, options_.compute);
+    Ops           ops(part.ctx.get(), options_.form, options_.compute, &backend_);
     ggml_tensor * y = model.block(ops, inputs_.model(), place, x_);
     ggml_build_forward_expand(part.graph, ggml_cpy(ops.ctx(), y, x_));
 }
@@ -74,7 +74,7 @@ void StreamGraph::build_block(Model & model, int place) {
 void StreamGraph::build_block_back(Model & model, int place) {
     block_back_.push_back(make_part());
     const Part &  part = block_back_.back();
-    Ops           ops(part.ctx.get(), options_.form, options_.compute);
+    Ops           ops(part.ctx.get(), options_.form, options_.compute, &backend_);
     ggml_tensor * y = model.block(ops, inputs_.model(), place, x_);
     ggml_build_forward_expand(part.graph, y);
     Autograd autograd(ops, part.graph, inputs_.beta(), inputs_.one(), options_.recompute);
@@ -88,7 +88,7 @@ void StreamGraph::build_block_back(Model & model, int place) {
 
 void StreamGraph::build_head(Model & model) {
     head_ = make_part();
-    Ops        ops(head_.ctx.get(), options_.form, options_.compute);
+    Ops        ops(head_.ctx.get(), options_.form, options_.compute, &backend_);
     const Head head = model.head(ops, inputs_.model(), x_);
     ggml_build_forward_expand(head_.graph, head.x);
     if (options_.goal == GraphOptions::Goal::logits) {
@@ -112,7 +112,7 @@ void StreamGraph::build_head(Model & model) {
 
 void StreamGraph::build_embed_back(Model & model) {
     embed_back_ = make_part();
-    Ops           ops(embed_back_.ctx.get(), options_.form, options_.compute);
+    Ops           ops(embed_back_.ctx.get(), options_.form, options_.compute, &backend_);
     ggml_tensor * y = model.embed(ops, inputs_.model());
     ggml_build_forward_expand(embed_back_.graph, y);
     Autograd autograd(ops, embed_back_.graph, inputs_.beta(), inputs_.one(), options_.recompute);

@@ -30,6 +30,7 @@ public:
     std::vector<ParamView> views();
 
     // All weights, or gradients, in the device's memory: tensor after tensor, with gaps between.
+    // REQUIRES: host memory or our kernels. Other devices may hold them in several buffers.
     std::span<float> flat_weights() const;
     std::span<float> flat_grads() const;
 

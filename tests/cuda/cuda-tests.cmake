@@ -75,8 +75,8 @@ target_compile_definitions(cuda-bugs-tests PRIVATE GT_BUGS="$<TARGET_FILE:cuda-b
 # selftest with our kernels, also where ggml-train has none (GT_CUDA off)
 if(GT_HAS_CUDA_KERNELS)
     add_executable(selftest-cuda cuda/selftest-cuda.cpp ${CMAKE_SOURCE_DIR}/tools/selftest.cpp
-        ${CMAKE_SOURCE_DIR}/tools/selftest/selftest-nccl.cpp)
-    target_link_libraries(selftest-cuda PRIVATE tools-cli tools-selftest gt-cuda comm-local)
+        ${CMAKE_SOURCE_DIR}/tools/selftest/selftest-nccl.cpp ${CMAKE_SOURCE_DIR}/tools/selftest/selftest-step.cpp)
+    target_link_libraries(selftest-cuda PRIVATE models tools-cli tools-selftest gt-cuda comm-local)
     add_test(NAME selftest-cuda COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/selftest.sh $<TARGET_FILE:selftest-cuda>)
     set_tests_properties(selftest-cuda PROPERTIES LABELS unit TIMEOUT 300)
 endif()

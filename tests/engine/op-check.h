@@ -44,7 +44,7 @@ public:
         beta_ = ggml_new_tensor_1d(ctx_.get(), GGML_TYPE_F32, 1);
         one_  = ggml_new_tensor_1d(ctx_.get(), GGML_TYPE_F32, 1);
 
-        Ops ops(graph_ctx_.get(), form);
+        Ops ops(graph_ctx_.get(), form, GGML_TYPE_F32, &backend_);
         y_    = build(ops, args);
         seed_ = ggml_new_tensor(ctx_.get(), GGML_TYPE_F32, 4, y_->ne);
         ggml_set_output(y_);

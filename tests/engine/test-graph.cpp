@@ -124,6 +124,11 @@ TEST_CASE("models_agree_in_both_forms_and_on_a_device") {
         StepGraph d(device.backend, *device.model, device.options);
         CHECK(d.run(batch, 0.1f) == loss_p);
         CHECK(device.grads() == portable.grads());
+
+        Setup     metal(c, Form::portable, "fake:0:metal");
+        StepGraph m(metal.backend, *metal.model, metal.options);
+        CHECK(m.run(batch, 0.1f) == loss_p);
+        CHECK(difference(metal.grads(), portable.grads()) < 2e-5);
     }
 }
 
@@ -292,5 +297,5 @@ static double growth_of_activations(Form form) {
 TEST_CASE("activation_memory_grows_linearly_with_the_context") {
     CHECK(growth_of_activations(Form::fused) < 4.2);
     CHECK(growth_of_activations(Form::device) < 4.2);
-    CHECK(growth_of_activations(Form::portable) > 8.0);
+    CHECK(growth_of_activations(Form::portable) > 6.0);  // it keeps the scores of all pairs
 }

@@ -2,6 +2,7 @@
 // other, and the portable form and our kernels on a device with memory of its own.
 #include "tests/catch.h"
 #include "tests/engine/op-check.h"
+#include "tests/vulkan.h"
 
 using namespace gt;
 
@@ -198,6 +199,40 @@ TEST_CASE("portable_form_runs_in_device_memory") {
             CHECK(host.grad(i) == device.grad(i));
         }
     }
+}
+
+TEST_CASE("ops_that_a_backend_lacks_are_composed_of_others") {
+    for (const Case & c : cases()) {
+        OpCheck host("cpu", 2, Form::portable, c.shapes, c.ids, c.build);
+        OpCheck device("fake:0:metal", 2, Form::portable, c.shapes, c.ids, c.build);
+        host.run();
+        device.run();
+        INFO(c.name);
+        CHECK(host.output() == device.output());
+        for (size_t i = 0; i < c.shapes.size(); ++i) {
+            CHECK(difference(host.grad(i), device.grad(i)) < 2e-5);
+        }
+    }
+}
+
+TEST_CASE("portable_form_on_vulkan_agrees_with_the_cpu") {
+    if (!has_vulkan()) {
+        return;
+    }
+    bool differs = false;
+    for (const Case & c : cases()) {
+        OpCheck host("cpu", 2, Form::portable, c.shapes, c.ids, c.build);
+        OpCheck device("vulkan", 1, Form::portable, c.shapes, c.ids, c.build);
+        host.run();
+        device.run();
+        INFO(c.name);
+        CHECK(difference(host.output(), device.output()) < 1e-5);
+        for (size_t i = 0; i < c.shapes.size(); ++i) {
+            CHECK(difference(host.grad(i), device.grad(i)) < 2e-5);
+            differs |= host.grad(i) != device.grad(i);
+        }
+    }
+    CHECK(differs);  // it was not the CPU
 }
 
 // Runs it twice; the second time adds.

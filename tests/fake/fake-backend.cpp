@@ -1,5 +1,6 @@
 // tests/fake/fake-backend.cpp — the fake device as a ggml backend module, libggml-fake.so: a program
-// started with `--device fake`, `fake:0,fake:1` or `fake:0:64` (64 MB) loads it from its own folder.
+// started with `--device fake`, `fake:0,fake:1`, `fake:0:64` (64 MB) or `fake:0:metal` (without the ops that
+// ggml's Metal backend lacks) loads it from its own folder.
 //
 // Every backend made here is a device of its own, with memory and limit of its own, even if two have
 // the same index. The module takes ggml's functions from the program that loads it. Our kernels run
@@ -44,14 +45,21 @@ Listed & listed(ggml_backend_dev_t dev) {
     return *static_cast<Listed *>(dev->context);
 }
 
-// params: the limit in MB, or null.
+// params: the limit in MB, "metal", or null.
 ggml_backend_t init_backend(ggml_backend_dev_t dev, const char * params) {
+    const bool   metal     = params && std::strcmp(params, "metal") == 0;
     const size_t megabytes = params ? std::strtoul(params, nullptr, 10) : 0;
-    if (params && megabytes == 0) {
+    if (params && megabytes == 0 && !metal) {
         return nullptr;
     }
     ggml_backend_t backend = make_fake_device(listed(dev).index, 1, megabytes * 1'000'000);
     ggml_backend_get_device(backend)->reg = the_reg();
+    if (metal) {
+        refuse_on_fake_device(
+            backend, {GGML_OP_REPEAT_BACK, GGML_OP_RMS_NORM_BACK, GGML_OP_GET_ROWS_BACK,
+                      GGML_OP_DIAG_MASK_INF}
+        );
+    }
     return backend;
 }
 

@@ -31,6 +31,7 @@ struct Memory {
 struct Device {
     std::string              name;
     size_t                   limit = 0;
+    std::vector<ggml_op>     refused{GGML_OP_SOFT_MAX_BACK};  // the CPU's is wrong in place
     ggml_backend_device      dev{};
     ggml_backend_buffer_type buft{};
     ggml_backend_t           cpu  = nullptr;
@@ -261,7 +262,9 @@ bool is_custom(const ggml_tensor * op) {
 }
 
 bool dev_supports_op(ggml_backend_dev_t dev, const ggml_tensor * op) {
-    return !is_custom(op) && ggml_backend_supports_op(device(dev).cpu, op);
+    const Device & d   = device(dev);
+    const bool refused = std::find(d.refused.begin(), d.refused.end(), op->op) != d.refused.end();
+    return !refused && !is_custom(op) && ggml_backend_supports_op(d.cpu, op);
 }
 
 bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
@@ -365,6 +368,12 @@ ggml_backend_t make_fake_device(int id, int n_threads, size_t limit) {
     GT_CHECK(d->cpu != nullptr, "ggml's CPU backend must start");
     d->set_threads(n_threads);
     return make_backend(std::move(d));
+}
+
+void refuse_on_fake_device(ggml_backend_t backend, const std::vector<ggml_op> & ops) {
+    GT_CHECK(is_fake_device(backend), "only a fake device refuses ops");
+    std::vector<ggml_op> & refused = stream(backend).device->refused;
+    refused.insert(refused.end(), ops.begin(), ops.end());
 }
 
 void set_fake_device_threads(ggml_backend_t backend, int n_threads) {

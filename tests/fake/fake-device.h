@@ -11,6 +11,7 @@
 #include "ggml-backend.h"
 
 #include <cstddef>
+#include <vector>
 
 namespace gt {
 
@@ -20,6 +21,9 @@ namespace gt {
 [[nodiscard]] ggml_backend_t make_fake_device(int id, int n_threads, size_t limit);
 
 // REQUIRES, as all that follow: is_fake_device(backend).
+// From now on it refuses these ops, as a backend does that lacks them.
+void refuse_on_fake_device(ggml_backend_t backend, const std::vector<ggml_op> & ops);
+
 void set_fake_device_threads(ggml_backend_t backend, int n_threads);
 
 bool is_fake_device(ggml_backend_t backend);

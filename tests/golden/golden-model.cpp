@@ -4,6 +4,7 @@
 #include "models/blocks.h"
 #include "optim/optim.h"
 #include "tests/golden/golden.h"
+#include "tests/vulkan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -243,12 +244,13 @@ std::vector<GoldenResult> golden_model(const std::string & path) {
     const std::string kind =
         gguf_get_val_str(golden.gguf.get(), gguf_find_key(golden.gguf.get(), "golden.kind"));
     std::vector<GoldenResult> results;
-    const struct {
+    struct Way {
         const char * name;
         Form         form;
         const char * device;
         size_t       n_steps = SIZE_MAX;
-    } ways[] = {
+    };
+    std::vector<Way> ways = {
         {"fused", Form::fused, "cpu"},
         {"portable", Form::portable, "cpu"},
         {"portable on a device", Form::portable, "fake"},
@@ -256,7 +258,10 @@ std::vector<GoldenResult> golden_model(const std::string & path) {
         {"our kernels on a device", Form::device, "fake", 2},  // an emulator takes its time
 #endif
     };
-    for (const auto & way : ways) {
+    if (has_vulkan()) {
+        ways.push_back({"portable on Vulkan", Form::portable, "vulkan"});
+    }
+    for (const Way & way : ways) {
         Run run(golden, way.form, way.device);
         run.check(way.n_steps);
         results.push_back({kind + ", " + way.name, run.worst, run.worst <= 1.0, run.where});

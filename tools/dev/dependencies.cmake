@@ -75,6 +75,7 @@ set(GGML_OPENMP        OFF CACHE BOOL "" FORCE)  # OpenMP would ignore our threa
 set(GGML_NATIVE        ${GT_NATIVE} CACHE BOOL "" FORCE)
 set(GGML_CCACHE        OFF CACHE BOOL "" FORCE)
 set(GGML_CUDA          ${GT_CUDA} CACHE BOOL "" FORCE)
+set(GGML_CUDA_GRAPHS   OFF CACHE BOOL "" FORCE)  # captured graphs keep memory that ggml's pool frees when it runs out
 set(GGML_CUDA_NO_VMM   ON  CACHE BOOL "" FORCE)  # else binaries need libcuda.so to start at all
 set(GGML_CUDA_NCCL     OFF CACHE BOOL "" FORCE)  # its reduction rounds gradients to BF16
 set(LLAMA_BUILD_COMMON OFF CACHE BOOL "" FORCE)

@@ -20,24 +20,30 @@ static double state_per_weight(const OptimOptions & optim) {
     return n / static_cast<double>(weight.size());
 }
 
-// Activations of one sample, in bytes; the graph is planned, not run.
-static double activations(ModelConfig config, int64_t n_blocks, const RunPlan & plan) {
-    config.n_layer = n_blocks;
+// The graphs are planned, not run.
+MemoryPlan::PerBatch
+MemoryPlan::activations(const ModelConfig & whole, int64_t n_blocks, const RunPlan & plan) {
+    ModelConfig config = whole;
+    config.n_layer     = n_blocks;
     const Backend backend("cpu", 1);
     const auto    model = make_model(backend, config, true);
-    StepGraph     graph(
-            backend, *model,
-            {.B          = 1,
-             .T          = plan.T,
-             .image_size = config.image_size,
-             .channels   = config.channels,
-             .form       = form_of(plan),
-             .recompute  = plan.recompute ? Recompute::all : Recompute::cheap,
-             .mixup      = plan.mixup,
-             .depth      = plan.depth,
-             .packed     = plan.packed}
-        );
-    return static_cast<double>(graph.activation_bytes());
+    const auto    bytes = [&](int64_t B) {
+        const StepGraph graph(
+               backend, *model,
+               {.B          = B,
+                .T          = plan.T,
+                .image_size = config.image_size,
+                .channels   = config.channels,
+                .form       = form_of(plan),
+                .recompute  = plan.recompute ? Recompute::all : Recompute::cheap,
+                .mixup      = plan.mixup,
+                .depth      = plan.depth,
+                .packed     = plan.packed}
+           );
+        return static_cast<double>(graph.activation_bytes());
+    };
+    const double one = bytes(1), each = bytes(2) - one;
+    return {.fixed = std::max(0.0, one - each), .each = each};
 }
 
 MemoryPlan::MemoryPlan(const RunPlan & plan, const ModelConfig & config) {
@@ -50,19 +56,22 @@ MemoryPlan::MemoryPlan(const RunPlan & plan, const ModelConfig & config) {
     state_             = state_per_weight(plan.optim);
     base_  = config.lora.base ? static_cast<double>(config.lora.base->n_bytes()) / n_ranks_ : 0.0;
     first_ = activations(config, 1, plan);
-    more_  = activations(config, 2, plan) - first_;
-    kept_  = sizeof(float) * static_cast<double>(config.n_embd * plan.T);
+    const auto two = activations(config, 2, plan);
+    more_          = {.fixed = two.fixed - first_.fixed, .each = two.each - first_.each};
+    kept_          = sizeof(float) * static_cast<double>(config.n_embd * plan.T);
 }
 
 double MemoryPlan::need(const std::string & shard, int64_t micro) const {
     const double     cut    = shard == "none" ? 1.0 : n_ranks_;
     const double     blocks = n_blocks_ - 1.0;
-    const double     each   = first_ + blocks * (shard == "full" ? kept_ : more_);
+    const bool       full   = shard == "full";
+    const double     fixed  = first_.fixed + blocks * (full ? 0.0 : std::max(0.0, more_.fixed));
+    const double     each   = first_.each + blocks * (full ? kept_ : more_.each);
     const double     held   = shard == "full" ? n_weights_ / n_ranks_ + n_window_ : n_weights_;
     constexpr double kValue = sizeof(float), kWeightAndGradient = 2.0 * kValue;
     constexpr double kValidation = 1.2;  // its graph has activations, too
     return base_ + kWeightAndGradient * held + kValue * state_ * n_weights_ / cut +
-           kValidation * each * static_cast<double>(micro);
+           kValidation * (fixed + each * static_cast<double>(micro));
 }
 
 int64_t divide_batch(int64_t batch, int64_t most, int n_ranks) {
@@ -77,15 +86,16 @@ int64_t divide_batch(int64_t batch, int64_t most, int n_ranks) {
     return best;
 }
 
-// Memory for one rank in bytes: the same each time on one machine. 0: unknown.
+// Memory for one rank in bytes: on the host a part of all there is, the same each time; on a device what
+// other programs leave free. 0: unknown.
 static double memory_of(const RunPlan & plan) {
     constexpr double kUsable = 0.9;  // the rest is for libraries and other programs
     const DeviceSpec spec    = parse_devices(plan.device)[0];
     const Backend    backend(spec, 1);
     size_t           free = 0, total = 0;
     ggml_backend_dev_memory(ggml_backend_get_device(backend.get()), &free, &total);
-    const int n_sharing = backend.is_host() ? plan.ranks : 1;
-    return static_cast<double>(total) * kUsable / n_sharing;
+    return backend.is_host() ? static_cast<double>(total) * kUsable / plan.ranks
+                             : static_cast<double>(free) * kUsable;
 }
 
 MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixed) {

@@ -9,7 +9,8 @@ namespace gt {
 
 class MemoryPlan {
 public:
-    // Measures a model of one and of two blocks with one sample; blocks and samples add up.
+    // Measures a model of one and of two blocks with one and with two samples. Blocks and samples add
+    // up; what does not depend on the samples (copies of weights, a chunk of logits) is counted once.
     MemoryPlan(const RunPlan & plan, const ModelConfig & config);
 
     // Bytes of one rank.
@@ -17,10 +18,18 @@ public:
 
 private:
     double n_weights_ = 0, n_window_ = 0, n_ranks_ = 1;  // window: embedding, head, two blocks
-    double state_ = 0;                                   // floats per weight
-    double base_  = 0;                                   // bytes of an adapter's base, mapped once
-    double first_ = 0, more_ = 0, kept_ = 0;  // activations: first block, every other, its input
+    double state_    = 0;                                // floats per weight
+    double base_     = 0;                                // bytes of an adapter's base, mapped once
     double n_blocks_ = 1;
+
+    // Activations in bytes: whatever the batch, and for each sample.
+    struct PerBatch {
+        double fixed = 0, each = 0;
+    };
+    static PerBatch activations(const ModelConfig & config, int64_t n_blocks, const RunPlan & plan);
+
+    PerBatch first_, more_;  // of the first block with embedding and head, of every other
+    double   kept_ = 0;      // the input of a block, for each sample
 };
 
 // The micro-batch of at most `most` samples that keeps the ranks busy for the shortest time; the largest

@@ -103,6 +103,10 @@ Form form_of(const TrainFlags & train) {
     return train.portable ? Form::portable : best_form(parse_devices(train.device)[0]);
 }
 
+bool is_half(const TrainFlags & train) {
+    return train.compute == "f16" || train.compute == "bf16";
+}
+
 TrainRank::TrainRank(
     const RunPlan & plan, const ModelFile & model, Data & data, LocalGroup & ranks, Peers & peers
 )
@@ -124,7 +128,7 @@ TrainRank::TrainRank(
             .clip       = plan.clip,
             .overlap    = plan.optim.overlap ? 1u : 0u,
             .steps      = static_cast<uint64_t>(plan.steps),
-            .loss_scale = plan.compute == "f16" ? 65536.0f : 1.0f,
+            .loss_scale = is_half(plan) ? 65536.0f : 1.0f,
             .batch      = plan.batch}
     );
 }

@@ -32,6 +32,9 @@ struct RankMemory {
 // How layers are computed on the devices.
 Form form_of(const TrainFlags & train);
 
+// Whether factors of products have half precision (--compute f16 or bf16).
+bool is_half(const TrainFlags & train);
+
 class TrainRank {
 public:
     // Collective. Copies the weights of the model, which must live until all ranks are made.

@@ -234,22 +234,20 @@ private:
         }
     }
 
-    // Validation, sample and checkpoint, where they are due.
+    // Validation, checkpoint and sample, where they are due.
     void after_step(uint64_t step, bool validation_is_ours) {
         if ((due(plan_.eval_every, step) && validation_is_ours) || at_end()) {
             validate(step);
         }
         on_first(ranks_, [&] {
-            const int64_t usual = plan_.steps < 50 ? plan_.steps : plan_.steps / 10;
-            const int64_t every = samples_.every ? samples_.every : usual;
-            if (samples_.generate && (due(every, step) || at_end())) {
-                log_->sample(
-                    step, samples_.prompt, samples_.generate(WholeWeights(rank_.state()).views)
-                );
-            }
             if (due(plan_.save_every, step) || at_end()) {
                 save();
                 log_->mark();
+            }
+            const int64_t usual = plan_.steps < 50 ? plan_.steps : plan_.steps / 10;
+            const int64_t every = samples_.every ? samples_.every : usual;
+            if (samples_.generate && (due(every, step) || at_end())) {
+                sample(step);
             }
         });
     }
@@ -261,6 +259,16 @@ private:
         AsideFile         file(plan_.out + "/status.html");
         file.write(page.data(), page.size());
         file.commit();
+    }
+
+    // A sample that fails does not end the run.
+    void sample(uint64_t step) {
+        try {
+            const std::string text = samples_.generate(WholeWeights(rank_.state()).views);
+            log_->sample(step, samples_.prompt, text);
+        } catch (const std::exception & error) {
+            log_->note(std::string("no sample: ") + error.what());
+        }
     }
 
     int finish() {

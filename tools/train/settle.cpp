@@ -133,6 +133,22 @@ TrainFlags begin_session(TrainFlags train, const Flags & given, const NodesFlags
     return train;
 }
 
+// They exist, and their ranks can share gradients.
+static void check_devices(const TrainFlags & train) {
+    const std::vector<DeviceSpec> devices = parse_devices(train.device);
+    for (const DeviceSpec & device : devices) {
+        const ggml_backend_dev_t found    = find_device(device);
+        const bool               shares   = is_host(found) || find_kernels(found);
+        const bool               is_alone = devices.size() == 1 && train.ranks == 1;
+        if (!shares && (!is_alone || train.shard == "full")) {
+            throw Error(
+                "--device " + train.device + ": a process trains on one " + device.backend +
+                " device, without --ranks or --shard full; start a host for each (hub --help)"
+            );
+        }
+    }
+}
+
 void check_flags(const TrainFlags & train, const Flags & given, bool alone) {
     int n_lengths = 0;
     for (const char * name : {"steps", "tokens", "epochs", "hours"}) {
@@ -148,9 +164,7 @@ void check_flags(const TrainFlags & train, const Flags & given, bool alone) {
             "--extend works on a finished run without other hosts, and not with --fresh"
         );
     }
-    for (const DeviceSpec & device : parse_devices(train.device)) {
-        find_device(device);
-    }
+    check_devices(train);
     parse_active_hours(train.active_hours);
     OptimOptions optim = train.optim;
     optim.replicator   = optim.replicator == "auto" ? default_replicator(alone) : optim.replicator;
@@ -415,6 +429,11 @@ RunPlan make_plan(
             "its own\n"
         );
     }
+    allow_products(
+        is_half(train)            ? Products::half
+        : train.compute == "tf32" ? Products::tf32
+                                  : Products::f32
+    );
     RunPlan plan{train};
     plan.out             = folder.path;
     plan.checkpoint      = folder.checkpoint;

@@ -137,7 +137,9 @@ struct TrainFlags {
         );
         visit(
             "device", device,
-            "auto: a GPU if there is one, else cpu; or one rank per GPU: cuda:0,cuda:1"
+            "auto: a GPU if there is one, else cpu; vulkan:0 or another backend's; or a rank per "
+            "GPU: "
+            "cuda:0,cuda:1"
         );
         visit("list-devices", list_devices, "show the devices that this program can use");
         visit.refuse(
@@ -148,7 +150,7 @@ struct TrainFlags {
         visit.refuse("ubatch-size", "name the samples computed at once with --micro");
         visit(
             "compute", compute, "type of matrix products on devices; weights stay F32",
-            {"f32", "bf16", "f16"}
+            {"f32", "tf32", "bf16", "f16"}
         );
         visit("portable", portable, "use only ggml's own ops (slow)");
         visit(
