@@ -111,7 +111,12 @@ std::string choose_device(const std::string & text) {
         return text;
     }
     for (const char * backend : {"cuda", "vulkan"}) {
-        const ggml_backend_reg_t reg = find_backend(backend);
+        ggml_backend_reg_t reg = nullptr;
+        try {
+            reg = find_backend(backend);
+        } catch (const Error &) {
+            continue;  // no driver on this machine
+        }
         for (size_t i = 0; reg && i < ggml_backend_reg_dev_count(reg); ++i) {
             const ggml_backend_dev_t device = ggml_backend_reg_dev_get(reg, i);
             if (ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_GPU) {

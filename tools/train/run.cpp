@@ -51,6 +51,14 @@ StepRecord record_of(
         .hosts            = result.info.hosts};
 }
 
+// The status page as it is now, with its data inside.
+void write_page(const std::string & path, const RunStatus & status) {
+    const std::string page = page_with(status.json());
+    AsideFile         file(path);
+    file.write(page.data(), page.size());
+    file.commit();
+}
+
 // The run on one rank of this host. All ranks run the same lines; only rank 0 writes files, prints, and
 // talks to other hosts.
 class Run {
@@ -192,12 +200,10 @@ private:
         constexpr auto kEach = std::chrono::milliseconds(500);
         on_first(ranks_, [&] {
             save();
-            log_->note(
-                format(
-                    "pausing after step %llu: ", static_cast<unsigned long long>(trainer().step())
-                ) +
-                why
-            );
+            log_->note(format(
+                "pausing after step %llu: %s", static_cast<unsigned long long>(trainer().step()),
+                why.c_str()
+            ));
             status_.idle("paused", why);
             peers_.pause();
         });
@@ -252,15 +258,6 @@ private:
         });
     }
 
-    // The page as it is now, with its data inside.
-    void write_page() {
-        status_.ended(at_end());
-        const std::string page = page_with(status_.json());
-        AsideFile         file(plan_.out + "/status.html");
-        file.write(page.data(), page.size());
-        file.commit();
-    }
-
     // A sample that fails does not end the run.
     void sample(uint64_t step) {
         try {
@@ -272,7 +269,8 @@ private:
     }
 
     int finish() {
-        write_page();
+        status_.ended(at_end());
+        write_page(plan_.out + "/status.html", status_);
         if (!at_end()) {
             log_->note(format(
                 "stopped after step %llu; saved as %s",
