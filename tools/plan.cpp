@@ -81,16 +81,14 @@ void print_place(const Hosts & run, const Cost & cost) {
     if (cost.reads_day > 0.0) {
         std::printf(
             "%s: %.0f GB, %.2f million writes and %.2f million reads a day: about %.2f dollars a "
-            "month at "
-            "the prices of R2 (traffic is free there)\n",
+            "month at the prices of R2 (traffic is free there)\n",
             run.store.c_str(), cost.disk_gb, 1e-6 * cost.writes_day, 1e-6 * cost.reads_day,
             cost.dollars_month
         );
     } else if (cost.hub_gb_day > 0.0) {
         std::printf(
             "the hub on %s sends %.1f GB a day and needs %.0f GB of disk; a rented machine or a "
-            "bucket "
-            "spares its line\n",
+            "bucket spares its line\n",
             run.hub()->name.c_str(), cost.hub_gb_day, cost.disk_gb
         );
     }
@@ -131,7 +129,8 @@ void print_choice(const PlanFlags & f, const ModelFile & model) {
     optim.replicator                    = default_replicator(false);
     const double up                     = f.day_cap > 0.0 ? f.day_cap * 1e9 / 86400.0 : kAny;
     optim.fragments                     = fragments_within(optim, params, f.compute, up);
-    const Cost cost                     = estimate(optim, params, lines(f), f.compute);
+    const Hosts run                     = lines(f);
+    const Cost  cost                    = estimate(optim, params, run, f.compute);
     std::printf(
         "\n--replicator %s --fragments %llu: %.1f GB a day up; keeps about %.0f %% of what full "
         "synchronisation gains (tests/README.md)\n",

@@ -175,7 +175,7 @@ TEST_CASE("every_option_of_the_optimizer_has_a_flag") {
     std::set<const void *> visited;
     std::set<std::string>  names;
     const auto visit = [&](const std::string & name, auto & field, const std::string & help,
-                           const std::vector<std::string> & = {}) {
+                           const std::vector<std::string> & = {}, double = 0, double = 0) {
         CHECK(names.insert(name).second);
         CHECK_FALSE(help.empty());
         visited.insert(&field);

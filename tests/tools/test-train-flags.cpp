@@ -80,7 +80,8 @@ TEST_CASE("a_limit_on_uploads_takes_the_fewest_fragments_that_keep_to_it") {
     const auto params = param_shapes(tensor_specs(small_gpt()));
     const auto rate   = [&](uint64_t fragments) {  // bytes per second at two seconds per step
         const OptimOptions optim{.replicator = "loco", .fragments = fragments};
-        const Cost         cost = estimate(optim, params, {{.up = 1e9, .down = 1e9}}, 2.0);
+        const Hosts        run{.hosts = {{.up = 1e9, .down = 1e9}}};
+        const Cost         cost = estimate(optim, params, run, 2.0);
         return static_cast<double>(cost.round_bytes) / 2.0;
     };
     const OptimOptions loco{.replicator = "loco"};
