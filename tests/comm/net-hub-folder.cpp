@@ -181,7 +181,8 @@ struct Run {
     explicit Run(HubDisk & d) : disk(d) {
         for (const char * name : {"anna", "ben"}) {
             disk.put(
-                paths.hello(name, 1), make_record(keys, {Kind::presence, 0, name, 1}, {}), true
+                paths.hello(name, 1), make_signed_record(keys, {Kind::presence, 0, name, 1}, {}),
+                true
             );
         }
         REQUIRE(sequencer.poll(std::chrono::steady_clock::now()));

@@ -53,8 +53,10 @@ TEST_CASE("a_host_that_is_stopped_while_it_waits_saves_its_place_and_leaves", "[
     options.stop              = [&] { return is_asked; };
     StorePeers peers(*store, keys, options);
     (void) peers.join({}, true);
-    store->put(paths.leave("ben", 1), make_record(keys, {Kind::presence, 1, "ben", 1}, {}));
-    store->put(paths.leave("carl", 1), make_record(keys, {Kind::presence, 1, "carl", 1}, {}));
+    store->put(paths.leave("ben", 1), make_signed_record(keys, {Kind::presence, 1, "ben", 1}, {}));
+    store->put(
+        paths.leave("carl", 1), make_signed_record(keys, {Kind::presence, 1, "carl", 1}, {})
+    );
     CHECK_FALSE(peers.missed(false));
     REQUIRE(sequencer.poll(now()));
     REQUIRE(peers.missed(true));  // the empty round that admits it
