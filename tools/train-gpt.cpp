@@ -55,9 +55,10 @@ struct GptFlags : TrainFlags {
         visit("sample-every", sample_every, "steps between samples; 0: ten per run", {}, 0);
         visit("sample-tokens", sample_tokens, "tokens per sample", {}, 1);
         visit("temp,temperature", temperature, "temperature of samples", {}, 0);
-        visit.shown_first({"model",   "hf",    "data",   "steps",   "epochs", "hours", "batch",
-                           "context", "lr",    "lora",   "nodes",   "join",   "name",  "status",
-                           "out",     "fresh", "extend", "threads", "device", "prompt"});
+        visit.shown_first(
+            {"model", "hf", "data", "steps", "epochs", "batch", "context", "lr", "lora", "nodes",
+             "join", "name", "status", "out", "fresh", "threads", "device"}
+        );
     }
 };
 

@@ -19,10 +19,7 @@ struct LoraFlags {
 
     template <class Visit>
     void visit(Visit && visit) {
-        visit(
-            "lora", rank, "train an adapter of this rank; the model stays as it is. 0: no adapter",
-            {}, 0, 65536
-        );
+        visit("lora", rank, "rank of an adapter to train; 0: train the model", {}, 0, 65536);
         visit("lora-alpha", alpha, "the adapter counts alpha / rank; 0: twice the rank", {}, 0);
         visit(
             "lora-on", on,
@@ -68,14 +65,12 @@ struct TrainFlags {
                      : "samples per step on each host; 0: about 8192 tokens"
         );
         visit(
-            "context,c", context,
-            pictures ? "" : "tokens per sample; 0: the model's context length, at most 2048"
+            "context,c", context, pictures ? "" : "tokens per sample; 0: the model's, at most 2048"
         );
         visit(
             "steps", steps,
             pictures ? "number of weight updates, instead of --epochs"
-                     : "number of weight updates; 0: from --tokens, --epochs or --hours, else from "
-                       "the kind and size of model and data"
+                     : "number of weight updates; 0: from model and data"
         );
         visit("tokens", tokens, pictures ? "" : "number of training tokens, instead of --steps");
         visit(
