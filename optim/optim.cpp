@@ -229,7 +229,7 @@ std::unique_ptr<Optimizer> make_optimizer(
     parts.units = std::make_unique<Units>(make_units(o, std::move(params), workers));
     if (r.sends()) {
         parts.layout        = make_layout(o, r, *parts.units);
-        parts.clip_messages = o.clip_messages;
+        parts.clip_messages = is_dense(o) ? 0.0f : o.clip_messages;
     }
     std::vector<RuleTensor> tensors = rule_tensors(o, *parts.units);
     parts.rule                      = device ? r.rule.on_device(o, std::move(tensors), *device)

@@ -152,7 +152,6 @@ std::optional<Bytes> mean_share(
     const std::vector<ParamView> & params,
     std::span<const Bytes>         shares,
     std::span<const uint64_t>      weights,
-    float                          clip,
     std::string &                  why
 ) {
     if (shares.empty() || shares.size() != weights.size()) {
@@ -175,10 +174,9 @@ std::optional<Bytes> mean_share(
         why = "groups out of bounds";
         return {};
     }
-    const int64_t       n_bytes = map.before(end) - map.before(begin);
-    std::vector<Piece>  pieces;
-    std::vector<double> norms;
-    double              total = 0.0;
+    const int64_t      n_bytes = map.before(end) - map.before(begin);
+    std::vector<Piece> pieces;
+    double             total = 0.0;
     for (size_t i = 0; i < shares.size(); ++i) {
         if (static_cast<int64_t>(shares[i].size()) != kShareHead + n_bytes || weights[i] == 0 ||
             std::memcmp(shares[i].data(), shares[0].data(), kShareHead) != 0) {
@@ -192,12 +190,7 @@ std::optional<Bytes> mean_share(
             return {};
         }
         pieces.push_back({shares[i].data() + kShareHead, static_cast<double>(weights[i])});
-        norms.push_back(std::sqrt(norm2));
         total += pieces.back().weight;
-    }
-    const std::vector<double> scales = clip_scales(norms, clip);
-    for (size_t i = 0; i < scales.size(); ++i) {
-        pieces[i].scale = scales[i];
     }
     // the mean's head is that of the whole fp32 update, though its content is only a share
     UpdateHead mean_head = *head;

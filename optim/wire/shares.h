@@ -2,8 +2,8 @@
 //
 // With n hosts, host j fetches share j of every update, averages it and publishes the mean; then all
 // fetch n means instead of n whole updates. The means joined are an fp32 update; applying it alone gives,
-// bit for bit, the result of applying all updates, if none is clipped. These are pure functions: any host can recompute a
-// share. Norms are clipped share by share: the norm of a whole update is not known here.
+// bit for bit, the result of applying all updates. These are pure functions: any host can recompute a share. Norms are not
+// clipped: that of a whole update is not known here, and the norm of a share varies between honest hosts.
 //
 // A share: the 40 bytes of the update's head, then first and end group (8 bytes each), then those
 // groups as in the update. A mean: the same, with wire type fp32.
@@ -20,14 +20,12 @@ namespace gt {
 std::vector<Bytes>
 split_shares(const std::vector<ParamView> & params, std::span<const uint8_t> update, int n);
 
-// The mean of the same share of several updates, in commit order. weights: samples of each; clip: see
-// clip_scales.
+// The mean of the same share of several updates, in commit order. weights: samples of each.
 // Returns nothing and the reason in `why` if a share is malformed or differs from the others.
 std::optional<Bytes> mean_share(
     const std::vector<ParamView> & params,
     std::span<const Bytes>         shares,
     std::span<const uint64_t>      weights,
-    float                          clip,
     std::string &                  why
 );
 

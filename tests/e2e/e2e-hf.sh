@@ -12,7 +12,7 @@ cp server/anna/tiny/tiny-f32.gguf server/anna/two/
 echo "a readme" >server/anna/two/README.md
 "$here/hf_server.py" server >port.txt &
 server=$!
-trap 'kill $server 2>/dev/null' EXIT
+trap 'kill $server 2>/dev/null || true' EXIT
 until [ -s port.txt ]; do sleep 0.05; done
 export HF_ENDPOINT=http://127.0.0.1:$(cat port.txt)
 repo=cache/huggingface/hub/models--anna--tiny

@@ -176,6 +176,7 @@ serve gone
 export GT_TEST_STEP_SECONDS=0.1
 host gone anna --nodes ../hosts.txt --batch 4 --steps 60 --min-hosts 2
 a=$pid
+until_logged "waiting for the other hosts" gone/anna/out.txt  # the run has its settings
 host gone ben --nodes ../hosts.txt
 wait_for_lines gone/ben/run 5 "$pid"
 kill -9 "$hub"

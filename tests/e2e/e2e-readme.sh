@@ -8,14 +8,14 @@ source "$(dirname "$0")/e2e.inc.sh" e2e-readme "$1" "$2"
 export PATH="$bin:$PATH"
 pages=$(cd "$source_dir" && find README.md CONTRIBUTING.md ggml-train models optim comm tools tests -name '*.md' | sort)
 
-# run_page PAGE FOLDER: the page's commands; images train for two steps only, five epochs take minutes
+# run_page PAGE FOLDER: the page's commands; images train for five steps, since five epochs take minutes
 run_page() {
     mkdir -p "$2/books" "$2/build"
     cp text.txt "$2/books/"
     cp instruct.gguf chats.jsonl "$2/"
     ln -s "$bin" "$2/build/bin"
     {
-        echo 'train-vit() { command train-vit "$@" --steps 2; }'
+        echo 'train-vit() { command train-vit "${@/--epochs/--steps}"; }'
         awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on' "$source_dir/$1" | sed "s/:7077/:$("$free_port")/"
     } >"$2/commands.sh"
     [ "$(wc -l <"$2/commands.sh")" -gt 1 ] || return 0

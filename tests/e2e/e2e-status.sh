@@ -57,6 +57,7 @@ kill -9 $ben
 until python3 -c '
 import sys, urllib.request
 sys.exit(b"ben has sent nothing since step" not in urllib.request.urlopen(sys.argv[1] + "status.json").read())' "$page"; do sleep 0.3; done
+sleep 6  # the page tells the age of messages older than 5 s
 look killed "$page" 'ben has sent nothing since step [0-9]+' '>(late|gone), last message [0-9]+ (s|min) ago<'
 kill -INT $anna
 wait $anna || true

@@ -83,7 +83,7 @@ static void fuzz_shares(std::span<const uint8_t> input) {
     const Bytes        share(input.begin(), input.end());
     const Bytes        shares[]  = {share, share};
     const uint64_t     weights[] = {1, 2};
-    (void) mean_share(make_params(), shares, weights, 1.0f, why);
+    (void) mean_share(make_params(), shares, weights, why);
     (void) join_means(shares, why);
     // and one with a valid head
     const Bytes message = with_content(options, input);
@@ -92,9 +92,8 @@ static void fuzz_shares(std::span<const uint8_t> input) {
         if (!input.empty()) {
             parts[0][40 + input[0] % 16] ^= 1;  // other bounds
         }
-        (void) mean_share(
-            make_params(), std::span(parts).first(1), std::span(weights).first(1), 1.0f, why
-        );
+        (void
+        ) mean_share(make_params(), std::span(parts).first(1), std::span(weights).first(1), why);
     }
 }
 

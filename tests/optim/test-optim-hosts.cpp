@@ -291,7 +291,7 @@ TEST_CASE("shares_of_dense_messages_average_to_the_same_bits") {
                 std::string        why;
                 for (int j = 0; j < 5; ++j) {
                     const std::vector<Bytes> column{shares[0][j], shares[1][j], shares[2][j]};
-                    const auto               mean = mean_share(params, column, weights, 4.0f, why);
+                    const auto               mean = mean_share(params, column, weights, why);
                     REQUIRE(mean.has_value());
                     means.push_back(*mean);
                 }

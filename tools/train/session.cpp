@@ -281,7 +281,6 @@ dense_codec(const OptimOptions & optim, const std::vector<ParamView> & params) {
     if (!is_dense(optim)) {
         return std::nullopt;
     }
-    const float clip = optim.clip_messages;
     return DenseCodec{
         .n_shards = 8,
         .split    = [=](uint64_t, std::span<const uint8_t> message,
@@ -295,7 +294,7 @@ dense_codec(const OptimOptions & optim, const std::vector<ParamView> & params) {
                     weights.push_back(shard.weight);
                 }
                 std::string why;
-                return mean_share(params, bytes, weights, clip, why);
+                return mean_share(params, bytes, weights, why);
             },
         .join =
             [](std::span<const Bytes> shards) {
