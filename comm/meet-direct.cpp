@@ -10,7 +10,7 @@ namespace {
 
 constexpr Millis kGiveUp{3'000};      // of a peer that does not answer
 constexpr Millis kMaxFinish{30'000};  // at the end, for peers that still fetch from us
-constexpr Millis kLeavePoll{100};
+constexpr Millis kDirectLeavePoll{100};
 
 class DirectMeeting : public Meeting {
 public:
@@ -53,7 +53,7 @@ public:
         try {
             while (served_ && !store_->have_others_left() &&
                    std::chrono::steady_clock::now() < give_up) {
-                std::this_thread::sleep_for(kLeavePoll);
+                std::this_thread::sleep_for(kDirectLeavePoll);
             }
         } catch (const StoreError &) {
             return;  // the hub is gone, and so are all others

@@ -25,6 +25,7 @@ fresh_root() {
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     mkdir -p "$root/usr/local/share/ca-certificates" "$root/src"
     cp -a /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
+    mount --bind "$root" "$root"  # `ip netns` expects / to be a mount
     mount -t proc proc "$root/proc"
     mount -t sysfs sysfs "$root/sys"
     mount --bind /dev "$root/dev"

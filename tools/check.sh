@@ -14,7 +14,7 @@ export CTEST_OUTPUT_ON_FAILURE=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1  # without it, UBSan only prints
 
 if [ "$what" = unit ]; then
-    [ -f build/build.ninja ] || gt_configure build -DGT_WERROR=ON
+    [ -f build/build.ninja ] || gt_configure build -DGT_WERROR=ON -DGT_UNITY=OFF
     cmake --build build
     ctest --test-dir build -L unit -j 2
     exit
@@ -32,7 +32,7 @@ cmake --build build
 
 say "unit tests under address and undefined-behaviour sanitizers"
 gt_configure build-asan -DCMAKE_BUILD_TYPE=Release -DGT_SANITIZE=address,undefined \
-    "-DGT_LLAMA_CPP_DIR=$(grep -m1 '^llama.cpp_SOURCE_DIR' build/CMakeCache.txt | cut -d= -f2)"
+    "-DGT_THIRD_PARTY=$PWD/build"
 cmake --build build-asan --target unit-tests
 ctest --test-dir build-asan -L unit -j 2
 

@@ -35,7 +35,7 @@ HubLog::~HubLog() {
 }
 
 void HubLog::note(const std::string & raw) {
-    const std::string           text = printable(raw);  // keys of requests may be in it
+    const std::string           text = one_line(raw);  // keys of requests may be in it
     std::lock_guard<std::mutex> lock(mutex_);
     const std::time_t           now = std::time(nullptr);
     std::tm                     utc{};

@@ -310,9 +310,9 @@ void HubRequests::feed(const Request & req, Response & res) {
             format("a feed needs lane < lanes <= %d and 1 to %zu prefixes", kMaxLanes, kMaxPrefixes)
         );
     }
-    std::vector<std::string> prefixes;
+    std::vector<std::string> prefixes(n);
     for (size_t i = 0; i < n; ++i) {
-        prefixes.push_back(req.get_param_value("prefix", i));
+        prefixes[i] = req.get_param_value("prefix", i);
     }
     const auto next = [this, lane, lanes, host, prefixes, version = disk_.newest_version(),
                        paths = RunPaths(options_.keys.run),

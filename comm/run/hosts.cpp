@@ -233,13 +233,13 @@ Hosts parse_host_lines(const std::string & text, const std::string & file) {
 }
 
 Hosts parse_hosts(const std::string & text, const std::string & file) {
-    Hosts out = parse_host_lines(text, file);
-    if (out.key.empty()) {
+    Hosts      out   = parse_host_lines(text, file);
+    const auto bytes = from_base64(out.key);
+    if (out.key.empty() || !bytes) {  // parse_key has checked it
         out.keys = keys_from_hub_form(out.hub_key);
     } else {
-        const Bytes bytes = *from_base64(out.key);  // parse_key has checked it
-        Key32       secret{};
-        std::copy(bytes.begin(), bytes.end(), secret.begin());
+        Key32 secret{};
+        std::copy(bytes->begin(), bytes->end(), secret.begin());
         out.keys = keys_from_secret(secret);
     }
     return out;

@@ -9,7 +9,7 @@ namespace gt {
 
 constexpr size_t kMaxSettings = 1024;
 constexpr size_t kMaxText     = 65535;
-constexpr int    kAttempts    = 4;  // a transfer may be damaged
+constexpr int    kReads       = 4;  // a transfer may be damaged
 constexpr Millis kPause{200};
 
 static Bytes encode(const Settings & settings) {
@@ -24,7 +24,7 @@ static Bytes encode(const Settings & settings) {
 }
 
 std::optional<Settings> read_settings(Store & store, const RunKeys & keys) {
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    for (int attempt = 0; attempt < kReads; ++attempt) {
         const auto value = store.get(RunPaths(keys.run).settings());
         if (!value) {
             return std::nullopt;

@@ -57,7 +57,7 @@ void fail_request(const std::string & address, const std::string & what, const H
             "the same key in hosts.txt"
         );
     }
-    const std::string said = printable(r.text().substr(0, 300));
+    const std::string said = one_line(r.text().substr(0, 300));
     throw StoreError(head + format("status %d ", r.status) + (said.empty() ? r.error : said));
 }
 

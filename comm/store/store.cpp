@@ -39,13 +39,13 @@ bool valid_key(const std::string & key) {
 void check_key(const std::string & key) {
     if (!valid_key(key)) {
         throw Error(
-            "store: key '" + printable(key.substr(0, 80)) +
+            "store: key '" + one_line(key.substr(0, 80)) +
             "' is invalid; use letters, digits and ._~-/ and no '..'"
         );
     }
 }
 
-std::string printable(std::string text) {
+std::string one_line(std::string text) {
     std::replace_if(
         text.begin(), text.end(),
         [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; }, '?'

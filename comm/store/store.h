@@ -66,7 +66,7 @@ bool valid_key(const std::string & key);
 void check_key(const std::string & key);
 
 // The text with '?' for control characters: what others sent must not steer a terminal.
-std::string printable(std::string text);
+std::string one_line(std::string text);
 
 // Whether exactly one of several concurrent writers of a key wins, tested with real writers under
 // `prefix`. Three of five bucket servers fail this.

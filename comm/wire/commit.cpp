@@ -13,6 +13,7 @@ constexpr size_t kMaxWhere = 128;
 // Slices have about the same size: a writer that lies about its own changes nothing.
 uint64_t CheckpointList::n_bytes() const {
     std::vector<uint64_t> sizes;
+    sizes.reserve(slices.size());
     for (const CheckpointSlice & slice : slices) {
         sizes.push_back(slice.size);
     }

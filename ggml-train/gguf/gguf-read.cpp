@@ -57,10 +57,10 @@ gguf_context_ptr open_gguf(const std::string & path) {
     }
     const uint64_t file_bytes = std::filesystem::file_size(path, error);
     char           magic[4]   = {};
-    if (std::fread(magic, 1, 4, file.get()) != 4 || std::memcmp(magic, "GGUF", 4) != 0) {
+    if (std::fread(magic, 1, 4, file.get()) != 4 || std::memcmp(magic, "GGUF", 4) != 0 ||
+        std::fseek(file.get(), 0, SEEK_SET) != 0) {
         throw Error(path + ": not a GGUF file (it does not begin with \"GGUF\")");
     }
-    std::rewind(file.get());
 
     gguf_context_ptr gguf;
     std::string      why;

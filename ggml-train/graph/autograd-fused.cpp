@@ -87,7 +87,7 @@ static void rule_layer_norm(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     back_norm(a, y, g, false, y->src[2], y->src[3]);
 }
 
-static void rule_rms_norm(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
+static void rule_fused_rms_norm(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     back_norm(a, y, g, true, nullptr, y->src[2]);
 }
 
@@ -112,7 +112,7 @@ static void rule_swiglu(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     a.add(up, half(1));
 }
 
-static void rule_rope(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
+static void rule_fused_rope(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     FusedParams p = fused_params(y);
     p.i[4]        = 1;
     a.add(y->src[0], fused_node(a.ctx(), kRope, shape(y), {contiguous(a, g), y->src[1]}, p));
@@ -148,9 +148,10 @@ static void rule_embedding(Autograd & a, ggml_tensor * x, ggml_tensor * g) {
 
 GradRule find_fused_rule(const ggml_tensor * node) {
     static const std::unordered_map<const FusedOp *, GradRule> rules = {
-        {&kLinear, rule_linear},       {&kLayerNorm, rule_layer_norm}, {&kRmsNorm, rule_rms_norm},
-        {&kGelu, rule_gelu},           {&kSwiglu, rule_swiglu},        {&kRope, rule_rope},
-        {&kAttention, rule_attention}, {&kEmbedding, rule_embedding},
+        {&kLinear, rule_linear},          {&kLayerNorm, rule_layer_norm},
+        {&kRmsNorm, rule_fused_rms_norm}, {&kGelu, rule_gelu},
+        {&kSwiglu, rule_swiglu},          {&kRope, rule_fused_rope},
+        {&kAttention, rule_attention},    {&kEmbedding, rule_embedding},
     };
     const auto found = rules.find(fused_op(node));
     return found == rules.end() ? nullptr : found->second;

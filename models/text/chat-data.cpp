@@ -2,14 +2,13 @@
 
 #include "ggml-train/evaluator.h"
 #include "models/text/measures.h"
+#include "models/text/token-data.h"
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 
 namespace gt {
-
-static constexpr uint64_t kSplitSeed = 0x5eed;  // of the split by content
 
 static uint64_t digest_of(const ChatTokens & chat, uint64_t seed) {
     std::vector<int32_t> all = chat.tokens;
@@ -28,7 +27,7 @@ ChatSet read_chat_set(
     for (const Chat & chat : read_chats(files)) {
         ChatTokens     tokens = encode_chat(chat, chat_template, tokenizer);
         const uint64_t digest = digest_of(tokens, 0);
-        const bool     is_val = random_uniform(random_bits(kSplitSeed, digest)) < val;
+        const bool     is_val = is_held_out(digest, val);
         if (!is_val) {
             set.first  = set.train.empty() ? chat : set.first;
             set.digest = random_bits(set.digest, digest);

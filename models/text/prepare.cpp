@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 
 static constexpr size_t   kFewFiles      = 20;        // below: validate on the tail of each file
 static constexpr uint64_t kMostValTokens = 10000000;  // more would not improve an evaluation
-static constexpr uint64_t kSplitSeed     = 0x5eed;    // of the split by content
 
 static double seconds_now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
@@ -94,8 +93,7 @@ private:
         if (part.text.empty() || n_val_ > kMostValTokens) {
             return false;
         }
-        return by_content_ &&
-               random_uniform(random_bits(kSplitSeed, digest64(part.text))) < options_.val;
+        return by_content_ && is_held_out(digest64(part.text), options_.val);
     }
 
     void write(const std::vector<TextPart> & parts, std::vector<std::vector<int32_t>> tokens) {

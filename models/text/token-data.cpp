@@ -10,6 +10,11 @@ static constexpr uint32_t kVersion1    = 1;
 static constexpr size_t   kHeadBytes   = 128;
 static constexpr uint64_t kCheckedMost = 4ull << 30;
 
+bool is_held_out(uint64_t digest, double val) {
+    constexpr uint64_t kSplitSeed = 0x5eed;
+    return random_uniform(random_bits(kSplitSeed, digest)) < val;
+}
+
 namespace {
 
 // Bytes 0 to 80 of the file.

@@ -30,6 +30,9 @@ struct TokenInfo {
     uint64_t digest      = 0;  // of counts and tokens
 };
 
+// Whether a document or chat with this digest is held out for validation: a fraction `val` of all are.
+bool is_held_out(uint64_t digest, double val);
+
 class TokenData {
 public:
     // Opens a file. Throws an Error if it is invalid or damaged; the tokens' digest is checked for

@@ -19,7 +19,7 @@ namespace gt {
 
 namespace {
 
-struct Head {
+struct CacheHead {
     char     magic[8];
     uint64_t key, n, zero, n_bytes, table_digest, head_digest, end;
 };
@@ -29,7 +29,7 @@ struct Entry {
     uint32_t width, height;
 };
 
-static_assert(sizeof(Head) == 64 && sizeof(Entry) == 24);
+static_assert(sizeof(CacheHead) == 64 && sizeof(Entry) == 24);
 
 constexpr char kMagic[] = "GTPICS01";
 
@@ -51,7 +51,7 @@ struct Aside {
 
 }  // namespace
 
-static uint64_t head_digest(const Head & head) {
+static uint64_t head_digest(const CacheHead & head) {
     return digest64({reinterpret_cast<const uint8_t *>(&head), 48});
 }
 
@@ -59,13 +59,13 @@ static uint64_t table_digest(std::span<const Entry> table) {
     return digest64({reinterpret_cast<const uint8_t *>(table.data()), table.size_bytes()});
 }
 
-static const Head & head_of(std::span<const uint8_t> file) {
-    return *reinterpret_cast<const Head *>(file.data());
+static const CacheHead & head_of(std::span<const uint8_t> file) {
+    return *reinterpret_cast<const CacheHead *>(file.data());
 }
 
 // REQUIRES: why_invalid(file) is empty.
 static std::span<const Entry> table_of(std::span<const uint8_t> file) {
-    return {reinterpret_cast<const Entry *>(file.data() + sizeof(Head)), head_of(file).n};
+    return {reinterpret_cast<const Entry *>(file.data() + sizeof(CacheHead)), head_of(file).n};
 }
 
 // Empty if head and table are complete and undamaged; else the reason.
@@ -73,14 +73,14 @@ static std::string why_invalid(std::span<const uint8_t> file) {
     if (file.size() < 8 || std::memcmp(file.data(), kMagic, 8) != 0) {
         return "not a cache of images";
     }
-    if (file.size() < sizeof(Head)) {
+    if (file.size() < sizeof(CacheHead)) {
         return "cut off within its header";
     }
-    const Head & head = head_of(file);
+    const CacheHead & head = head_of(file);
     if (head.head_digest != head_digest(head)) {
         return "its header is damaged";
     }
-    if (head.n_bytes != file.size() || head.n > (file.size() - sizeof(Head)) / sizeof(Entry)) {
+    if (head.n_bytes != file.size() || head.n > (file.size() - sizeof(CacheHead)) / sizeof(Entry)) {
         return format(
             "has %zu bytes, %llu were written: cut off or half-copied", file.size(),
             static_cast<unsigned long long>(head.n_bytes)
@@ -110,7 +110,7 @@ static bool write_at(int fd, const void * data, size_t n, uint64_t offset) {
 static std::vector<Entry>
 lay_out(const ImageSource & source, const ImageSpec & spec, uint64_t & n_bytes) {
     std::vector<Entry> table(source.items.size());
-    n_bytes = sizeof(Head) + table.size() * sizeof(Entry);
+    n_bytes = sizeof(CacheHead) + table.size() * sizeof(Entry);
     for (size_t i = 0; i < table.size(); ++i) {
         int width = 0, height = 0;
         stored_size(source.items[i].width, source.items[i].height, spec.stored, width, height);
@@ -194,10 +194,10 @@ std::unique_ptr<ImageCache> ImageCache::open(
         note = "not cached: " + aside.path + ": " + std::strerror(errno);
         return nullptr;
     }
-    Head head = {{}, key, uint64_t(n), 0, n_bytes, table_digest(table), 0, 0};
+    CacheHead head = {{}, key, uint64_t(n), 0, n_bytes, table_digest(table), 0, 0};
     std::memcpy(head.magic, kMagic, 8);
     head.head_digest = head_digest(head);
-    if (!write_at(aside.fd, table.data(), table.size() * sizeof(Entry), sizeof(Head)) ||
+    if (!write_at(aside.fd, table.data(), table.size() * sizeof(Entry), sizeof(CacheHead)) ||
         !write_at(aside.fd, &head, sizeof(head), 0) || ::fsync(aside.fd) != 0 ||
         ::rename(aside.path.c_str(), path.c_str()) != 0) {
         note = "not cached: " + path + ": " + std::strerror(errno);
@@ -216,7 +216,7 @@ ImageCache::map(const std::string & path, uint64_t key, int64_t n, int channels)
         return nullptr;
     }
     void *         mapped = MAP_FAILED;
-    const uint64_t least  = sizeof(Head) + uint64_t(n) * sizeof(Entry);
+    const uint64_t least  = sizeof(CacheHead) + uint64_t(n) * sizeof(Entry);
     if (::fstat(fd, &status) == 0 && uint64_t(status.st_size) >= least) {
         mapped = ::mmap(nullptr, size_t(status.st_size), PROT_READ, MAP_SHARED, fd, 0);
     }
@@ -243,7 +243,7 @@ ImageCacheInfo read_image_cache_info(const std::string & path) {
     if (!why.empty()) {
         throw Error(path + ": " + why + "; remove it, train-vit writes it again");
     }
-    const Head &   head = head_of(file.bytes());
+    const CacheHead & head = head_of(file.bytes());
     ImageCacheInfo info = {.key = head.key, .n_pictures = int64_t(head.n), .n_bytes = head.n_bytes};
     for (const Entry & entry : table_of(file.bytes())) {
         if (entry.width == 0) {
@@ -267,7 +267,7 @@ ImageCache::~ImageCache() {
 
 std::optional<PictureView> ImageCache::get(int64_t i) const {
     GT_CHECK(i >= 0 && i < n_, "a picture of this cache");
-    const Entry &     entry = reinterpret_cast<const Entry *>(data_ + sizeof(Head))[i];
+    const Entry &     entry = reinterpret_cast<const Entry *>(data_ + sizeof(CacheHead))[i];
     const PictureView view = {int(entry.width), int(entry.height), channels_, data_ + entry.offset};
     if (entry.width == 0 || entry.width > 65535 || entry.height > 65535 ||
         entry.offset > uint64_t(n_bytes_) || view.n_bytes() > uint64_t(n_bytes_) - entry.offset ||
@@ -278,7 +278,7 @@ std::optional<PictureView> ImageCache::get(int64_t i) const {
 }
 
 std::vector<int64_t> ImageCache::broken() const {
-    const auto *         table = reinterpret_cast<const Entry *>(data_ + sizeof(Head));
+    const auto *         table = reinterpret_cast<const Entry *>(data_ + sizeof(CacheHead));
     std::vector<int64_t> list;
     for (int64_t i = 0; i < n_; ++i) {
         if (table[i].width == 0) {

@@ -10,8 +10,6 @@ namespace gt {
 
 namespace {
 
-constexpr float kHalfRoot = 0.70710678118654752440f;
-
 using cuda::DctOp;
 
 DctOp copy(int64_t p, float factor = 1.0f) {
@@ -22,9 +20,9 @@ DctOp both(int64_t p, float a, int64_t q, float b) {
 }
 
 // The transform of a block: DCT-II, its transpose, or DCT-IV.
-enum class Part { second, third, fourth };
+enum class Kind { second, third, fourth };
 struct Block {
-    Part    part;
+    Kind    kind;
     int64_t at;
 };
 
@@ -43,8 +41,8 @@ public:
         begin_stage();
         for (const Block & b : blocks) {
             before(b, m);
-            halves.push_back({b.part == Part::fourth ? Part::second : b.part, b.at});
-            halves.push_back({b.part == Part::fourth ? Part::second : Part::fourth, b.at + h});
+            halves.push_back({b.kind == Kind::fourth ? Kind::second : b.kind, b.at});
+            halves.push_back({b.kind == Kind::fourth ? Kind::second : Kind::fourth, b.at + h});
         }
         run(halves, h);
         begin_stage();
@@ -73,7 +71,7 @@ private:
 
     void before(const Block & b, int64_t m) {
         const int64_t h = m / 2, n_even = m - h, at = b.at;
-        if (b.part == Part::third) {
+        if (b.kind == Kind::third) {
             for (int64_t k = 0; k < n_even; ++k) {
                 op(at + k) = copy(at + 2 * k);
             }
@@ -84,7 +82,7 @@ private:
         }
         for (int64_t i = 0; i < h; ++i) {
             const int64_t first = at + i, last = at + m - 1 - i;
-            if (b.part == Part::second) {
+            if (b.kind == Kind::second) {
                 op(at + i)          = both(first, 1.0f, last, 1.0f);
                 op(at + n_even + i) = both(first, 1.0f, last, -1.0f);
             } else {
@@ -94,21 +92,21 @@ private:
                 op(at + h + i) = i % 2 == 0 ? both(last, c, first, -s) : both(first, s, last, -c);
             }
         }
-        if (b.part == Part::second && m % 2 != 0) {
+        if (b.kind == Kind::second && m % 2 != 0) {
             op(at + h) = copy(at + h);
         }
     }
 
     void after(const Block & b, int64_t m) {
         const int64_t h = m / 2, n_even = m - h, at = b.at;
-        if (b.part == Part::second) {
+        if (b.kind == Kind::second) {
             for (int64_t k = 0; k < n_even; ++k) {
                 op(at + 2 * k) = copy(at + k);
             }
             for (int64_t k = 0; k < h; ++k) {
                 op(at + 2 * k + 1) = copy(at + n_even + k);
             }
-        } else if (b.part == Part::third) {
+        } else if (b.kind == Kind::third) {
             for (int64_t i = 0; i < h; ++i) {
                 op(at + i)         = both(at + i, 1.0f, at + n_even + i, 1.0f);
                 op(at + m - 1 - i) = both(at + i, 1.0f, at + n_even + i, -1.0f);
@@ -131,7 +129,7 @@ private:
         if (m == 1) {
             begin_stage();
             for (const Block & b : blocks) {
-                if (b.part == Part::fourth) {
+                if (b.kind == Kind::fourth) {
                     op(b.at) = copy(b.at, static_cast<float>(cos_pi(1, 4)));
                 }
             }
@@ -140,7 +138,7 @@ private:
         const int64_t h = m / 2, n_even = m - h;
         begin_stage();
         for (const Block & b : blocks) {
-            if (b.part != Part::fourth) {
+            if (b.kind != Kind::fourth) {
                 before(b, m);
             }
         }
@@ -155,16 +153,16 @@ private:
         });
         begin_stage();
         for (const Block & b : blocks) {
-            if (b.part == Part::fourth) {
+            if (b.kind == Kind::fourth) {
                 times(b.at, four, m, false);
             } else {
-                times(b.at, even, n_even, b.part == Part::third);
-                times(b.at + n_even, odds, h, b.part == Part::third);
+                times(b.at, even, n_even, b.kind == Kind::third);
+                times(b.at + n_even, odds, h, b.kind == Kind::third);
             }
         }
         begin_stage();
         for (const Block & b : blocks) {
-            if (b.part != Part::fourth) {
+            if (b.kind != Kind::fourth) {
                 after(b, m);
             }
         }
@@ -206,7 +204,7 @@ DctStages make_dct_stages(int64_t n, bool inverse) {
         if (inverse) {
             builder.scale_first(kHalfRoot);
         }
-        builder.run({{inverse ? Part::third : Part::second, 0}}, n);
+        builder.run({{inverse ? Kind::third : Kind::second, 0}}, n);
         if (!inverse) {
             builder.scale_first(kHalfRoot);
         }

@@ -7,8 +7,6 @@
 
 namespace gt {
 
-static constexpr float kHalfRoot = 0.70710678118654752440f;
-
 double cos_pi(int64_t p, int64_t q) {
     p %= 2 * q;
     if (p < 0) {

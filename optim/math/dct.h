@@ -12,6 +12,8 @@
 
 namespace gt {
 
+inline constexpr float kHalfRoot = 0.70710678118654752440f;  // sqrt(1/2)
+
 // cos(pi * p / q) by a fixed sequence of double operations. REQUIRES: q > 0.
 double cos_pi(int64_t p, int64_t q);
 

@@ -4,8 +4,6 @@
 
 namespace gt {
 
-static constexpr float kHalfRoot = 0.70710678118654752440f;
-
 // Eight floats, for moving 8 x 8 tiles; no arithmetic.
 using Eight = float __attribute__((vector_size(32), aligned(4), may_alias));
 

@@ -80,16 +80,13 @@ struct RankRows {
 std::vector<std::vector<RankRows>> rows_by_tensor(std::span<const Bytes> parts) {
     std::vector<std::vector<RankRows>> tensors;
     for (const Bytes & part : parts) {
-        const UpdateHead head = *[&] {
-            std::string why;
-            auto        read = read_head(part, why);
-            if (!read || !read->is_part) {
-                throw Error("joining parts: " + (read ? "one is not a part" : why));
-            }
-            return read;
-        }();
+        std::string why;
+        const auto  head = read_head(part, why);
+        if (!head || !head->is_part) {
+            throw Error("joining parts: " + (head ? "one is not a part" : why));
+        }
         const uint8_t * content = part.data() + kHeadBytes;
-        const uint8_t * table   = content + head.n_content;
+        const uint8_t * table   = content + head->n_content;
         const size_t    n_rows  = (part.data() + part.size() - table) / kRowBytes;
         if (tensors.empty()) {
             tensors.resize(n_rows);
@@ -100,7 +97,7 @@ std::vector<std::vector<RankRows>> rows_by_tensor(std::span<const Bytes> parts) 
         for (size_t t = 0; t < n_rows; ++t, table += kRowBytes) {
             const PartRows rows{
                 get<int64_t>(table), get<int64_t>(table + 8), get<int64_t>(table + 16)};
-            const int64_t left = part.data() + kHeadBytes + head.n_content - content;
+            const int64_t left = part.data() + kHeadBytes + head->n_content - content;
             if (rows.n_bytes < 0 || rows.n_bytes > left || rows.begin > rows.end) {
                 throw Error("joining parts: a table of rows is out of bounds");
             }

@@ -12,18 +12,18 @@ namespace gt {
 
 Inbox::Inbox(const Layout & layout, const Round & round, float clip) : layout_(layout) {
     // heads: count the learning rates and wire types of messages that fit this run and step
-    const size_t                      n = round.messages.size();
-    std::vector<std::string>          why(n);
-    std::vector<std::optional<Terms>> terms(n);
-    std::map<Terms, int>              votes;
+    const size_t             n = round.messages.size();
+    std::vector<std::string> why(n);
+    std::vector<Terms>       terms(n);
+    std::map<Terms, int>     votes;
     for (size_t i = 0; i < n; ++i) {
         const auto head = read_head(round.messages[i].bytes, why[i]);
         if (head) {
             why[i] = check_head(*head, round, round.messages[i]);
         }
-        if (why[i].empty()) {
+        if (head && why[i].empty()) {
             terms[i] = {std::bit_cast<uint32_t>(head->lr), head->wire};
-            ++votes[*terms[i]];
+            ++votes[terms[i]];
         }
     }
 
@@ -45,8 +45,8 @@ Inbox::Inbox(const Layout & layout, const Round & round, float clip) : layout_(l
         const Message &     message = round.messages[i];
         std::vector<double> norms2;
         if (why[i].empty()) {
-            why[i] = *terms[i] == agreed ? check_content(message, norms2)
-                                         : "another learning rate or wire type than most messages";
+            why[i] = terms[i] == agreed ? check_content(message, norms2)
+                                        : "another learning rate or wire type than most messages";
         }
         if (!why[i].empty()) {
             refused_.push_back(message.host + ": " + why[i]);

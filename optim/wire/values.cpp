@@ -3,6 +3,7 @@
 #include "optim/wire/little-endian.h"
 #include "optim/wire/quantize.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gt {

@@ -291,7 +291,7 @@ const std::vector<std::pair<const char *, bool (*)(uint64_t host, uint64_t round
 };
 
 // Every replicator, with and without overlap.
-std::vector<OptimOptions> replicators() {
+std::vector<OptimOptions> all_replicators() {
     std::vector<OptimOptions> list;
     for (const auto & name : replicator_names()) {
         for (const bool overlap : {false, true}) {
@@ -310,7 +310,7 @@ std::vector<OptimOptions> replicators() {
 
 // Calls fn with each replicator and each pattern of late rounds.
 void for_all(const std::function<void(const OptimOptions & options, const Fates & fates)> & fn) {
-    for (const OptimOptions & options : replicators()) {
+    for (const OptimOptions & options : all_replicators()) {
         for (const auto & [place, is_late] : kLate) {
             for (const Fate late : {Fate::left_out, Fate::behind}) {
                 INFO(

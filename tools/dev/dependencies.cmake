@@ -39,6 +39,15 @@ add_library(dnnl INTERFACE)
 target_include_directories(dnnl INTERFACE ${GT_DNNL_DIR})
 target_link_libraries(dnnl INTERFACE ${GT_DNNL_LIB})
 
+# --- third-party code of another build: builds with sanitizers need no second copy of it ------------
+if(GT_THIRD_PARTY)
+    load_cache(${GT_THIRD_PARTY} READ_WITH_PREFIX "" llama.cpp_SOURCE_DIR)
+    set(GT_LLAMA_CPP_DIR ${llama.cpp_SOURCE_DIR})
+    set(GT_GGML_IMPL_DIR ${GT_LLAMA_CPP_DIR}/ggml/src)
+    include(${GT_THIRD_PARTY}/third-party.cmake)
+    return()
+endif()
+
 # --- ggml and libllama: from the PyPI sdist of llama-cpp-python, by name, version and digest -------
 set(GT_LLAMA_VERSION 0.3.36)
 set(GT_LLAMA_SHA256  832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e)
@@ -68,6 +77,7 @@ if(NOT GT_LLAMA_CPP_DIR)
     endif()
     set(GT_LLAMA_CPP_DIR ${unpacked})
 endif()
+set(GT_GGML_IMPL_DIR ${GT_LLAMA_CPP_DIR}/ggml/src)
 
 set(BUILD_SHARED_LIBS  OFF CACHE BOOL "" FORCE)
 set(GGML_LLAMAFILE     ON  CACHE BOOL "" FORCE)  # without it F32 mul_mat is four times slower
@@ -94,8 +104,6 @@ target_compile_options(llama PRIVATE -O1)
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
     target_compile_options(ggml-cpu PRIVATE -mno-amx-tile -mno-amx-int8 -mno-amx-bf16)
 endif()
-set(GT_GGML_IMPL_DIR ${GT_LLAMA_CPP_DIR}/ggml/src)
-
 # cpp-httplib from llama.cpp's vendor folder; it is only reachable behind mutual TLS.
 add_library(httplib STATIC EXCLUDE_FROM_ALL ${GT_LLAMA_CPP_DIR}/vendor/cpp-httplib/httplib.cpp)
 target_include_directories(httplib SYSTEM PUBLIC ${GT_LLAMA_CPP_DIR}/vendor/cpp-httplib)
@@ -103,9 +111,6 @@ target_compile_definitions(httplib PUBLIC CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_
 # poll idle connections 4 times a second instead of 100
 target_compile_definitions(httplib PRIVATE CPPHTTPLIB_KEEPALIVE_TIMEOUT_CHECK_INTERVAL_USECOND=250000)
 target_compile_options(httplib PRIVATE -w -O1)
-if(GT_SANITIZE)
-    target_compile_options(httplib PRIVATE -O0)  # optimized and sanitized, GCC takes 15 minutes
-endif()
 target_link_libraries(httplib PUBLIC OpenSSL::SSL OpenSSL::Crypto Threads::Threads)
 
 # llama.cpp's engine of chat templates, without the rest of its common library
@@ -115,3 +120,9 @@ add_library(jinja STATIC EXCLUDE_FROM_ALL
 target_include_directories(jinja SYSTEM PUBLIC ${GT_LLAMA_CPP_DIR}/common PRIVATE ${GT_LLAMA_CPP_DIR}/vendor)
 target_compile_options(jinja PRIVATE -w -O1)
 target_link_libraries(jinja PRIVATE ggml)
+
+set(third_party ggml ggml-base ggml-cpu llama httplib jinja)
+if(GT_CUDA)
+    list(APPEND third_party ggml-cuda)
+endif()
+export(TARGETS ${third_party} FILE ${CMAKE_BINARY_DIR}/third-party.cmake)

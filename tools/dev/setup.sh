@@ -29,9 +29,9 @@ GT_PACKAGES="g++ cmake ninja-build pkg-config python3-pip ca-certificates libcur
              libsodium-dev zlib1g-dev libstb-dev libdnnl-dev libnatpmp-dev libminiupnpc-dev catch2"
 
 # what tools/check.sh needs besides: fuzzers, data sets, network namespaces, a browser, a terminal
-GT_TEST_PACKAGES="python3-venv clang libclang-rt-dev bible-kjv dataset-fashion-mnist iproute2 procps curl git chromium tmux man-db"
+GT_TEST_PACKAGES="python3-venv clang clang-tidy libclang-rt-dev bible-kjv dataset-fashion-mnist iproute2 procps curl git chromium tmux man-db"
 
-# gt_configure FOLDER OPTION...: cmake with Ninja; ccache is used if it is installed
+# gt_configure FOLDER OPTION...: cmake with Ninja, for whole builds; ccache is used if it is installed
 gt_configure() {
     local folder=$1
     shift
@@ -39,6 +39,6 @@ gt_configure() {
     if command -v ccache >/dev/null; then
         set -- -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
     fi
-    cmake -G Ninja -S . -B "$folder" "$@" | grep -vE '^-- (Looking|Performing|Found|Check)' || true
+    cmake -G Ninja -S . -B "$folder" -DGT_UNITY=ON "$@" | grep -vE '^-- (Looking|Performing|Found|Check)' || true
     [ -f "$folder/build.ninja" ]
 }

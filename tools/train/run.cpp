@@ -25,10 +25,6 @@ namespace {
 // The data's digest is stored among the checkpoint's flags.
 constexpr const char * kData = "data-digest";
 
-bool all_finite(std::span<const float> values) {
-    return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
-}
-
 StepRecord record_of(
     const RunPlan & plan, const Session & session, const StepResult & result, double waited_for_data
 ) {

@@ -26,7 +26,7 @@ static std::string stem(const std::string & path) {
     return fs::path(path).replace_extension("").string();
 }
 
-static bool all_finite(std::span<const float> values) {
+bool all_finite(std::span<const float> values) {
     return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
 }
 

@@ -102,6 +102,9 @@ RunPlan make_plan(
     const TrainFlags & train, const Flags & given, const RunInput & in, const RunFolder & folder
 );
 
+// Whether no value is NaN or infinite.
+bool all_finite(std::span<const float> values);
+
 // The plan for a number of steps: schedule and intervals.
 RunPlan with_steps(RunPlan plan, int64_t steps);
 
