@@ -75,7 +75,7 @@ static void print_man() {
     }
 }
 
-// The rows of `case $program in` that set $flags and $values, which bash and zsh read alike.
+// The rows of `case $program in` that set $flags and $values, the same for bash and zsh.
 static void print_completion_rows() {
     std::string all;
     for (const Verb & verb : kVerbs) {

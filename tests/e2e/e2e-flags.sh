@@ -24,6 +24,11 @@ for verb in $("$bin/ggml-train" | awk '/^  / { print $1 }'); do
 done
 man --warnings -l "$bin/../share/man/man1/ggml-train.1" 2>&1 | grep -q "train-gpt" || fail "the page of ggml-train"
 
+# the list of presets and vocabularies, with their sizes
+"$bin/new-model" --list >list.txt
+[ "$(wc -L <list.txt)" -le 80 ] || { cat list.txt; fail "new-model --list is wider than 80 columns"; }
+grep -qE '^  gpt2-124m +124M  gpt2, 12 x 768, context 1024; ' list.txt && grep -qE '  gpt-2 +50257' list.txt || { cat list.txt; fail "new-model --list"; }
+
 # pictures have no tokens
 ! "$bin/train-vit" --help all | grep -iE 'token' || fail "train-vit --help speaks of tokens"
 # flags of llama.cpp, and one that others use for a rate
