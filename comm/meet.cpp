@@ -197,10 +197,8 @@ static std::unique_ptr<Meeting> meet_at_own_hub(
 // At a store or a hub; messages pass through it.
 static std::unique_ptr<Meeting>
 meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
-    if (!valid_host_name(name)) {
-        throw Error(
-            "'" + name + "' is not a valid host name; use letters, digits and ._- (--name)"
-        );
+    if (const std::string problem = host_name_problem(name); !problem.empty()) {
+        throw Error("--name: " + problem);
     }
     if (!hosts.keys.can_read) {
         throw Error("this hosts.txt is for a hub only (hub-key); a host needs the one with `key`");

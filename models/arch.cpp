@@ -1,5 +1,7 @@
 #include "models/arch.h"
 
+#include "ggml-train/base/plural.h"
+#include "ggml-train/base/text.h"
 #include "ggml-train/gguf/gguf-read.h"
 #include "models/arch-parts.h"
 #include "models/base-weights.h"
@@ -128,8 +130,8 @@ void write_config(const ModelConfig & c, gguf_context * gguf) {
 
 std::string describe(const ModelConfig & c) {
     std::string text = format(
-        "%s, %lld layers, %lld wide, %lld heads", c.arch.c_str(), static_cast<long long>(c.n_layer),
-        static_cast<long long>(c.n_embd), static_cast<long long>(c.n_head)
+        "%s, %s, %lld wide, %s", c.arch.c_str(), plural(c.n_layer, "layer").c_str(),
+        static_cast<long long>(c.n_embd), plural(c.n_head, "head").c_str()
     );
     if (c.n_head_kv != c.n_head) {
         text += format(" (%lld for keys)", static_cast<long long>(c.n_head_kv));
@@ -154,7 +156,7 @@ std::string describe(const ModelConfig & c) {
             c.lora.on.empty() ? "all matrices" : c.lora.on.c_str()
         );
     }
-    return text + format(", %.1fM weights", static_cast<double>(n_params(c)) / 1e6);
+    return text + ", " + count_text(static_cast<double>(n_params(c))) + " weights";
 }
 
 // Keys of an adapter. Its file has no tokenizer, and no tensors but A and B.

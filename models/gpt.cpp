@@ -85,9 +85,8 @@ Arch gpt_arch() {
         .name  = "gpt2",
         .takes = Takes::text,
         .presets =
-            {{"gpt-tiny", "bytes", "0.8M bytes: learns words in minutes", sized(4, 128, 4, 128)},
-             {"gpt-10m", "bytes", "10M bytes: readable sentences in an hour",
-              sized(6, 384, 6, 256)},
+            {{"gpt-tiny", "bytes", "bytes: words in minutes", sized(4, 128, 4, 128)},
+             {"gpt-10m", "bytes", "bytes: sentences in an hour", sized(6, 384, 6, 256)},
              {"gpt2-124m", "gpt-2", "GPT-2 small", sized(12, 768, 12, 1024)},
              {"gpt2-355m", "gpt-2", "GPT-2 medium", sized(24, 1024, 16, 1024)},
              {"gpt2-774m", "gpt-2", "GPT-2 large", sized(36, 1280, 20, 1024)},

@@ -14,10 +14,8 @@ Arch llama_arch() {
     Arch                  arch = decoder_arch<kKind>(sized({}));
     // layers, width, heads, key-value heads, MLP, context
     arch.presets = {
-        {"llama-tiny", "bytes", "0.8M bytes: learns words in minutes",
-         sized({4, 128, 4, 2, 352, 128})},
-        {"llama-10m", "bytes", "10M bytes: readable sentences in an hour",
-         sized({6, 384, 6, 6, 1024, 256})},
+        {"llama-tiny", "bytes", "bytes: words in minutes", sized({4, 128, 4, 2, 352, 128})},
+        {"llama-10m", "bytes", "bytes: sentences in an hour", sized({6, 384, 6, 6, 1024, 256})},
         {"llama-110m", "llama-spm", "as llama2.c's stories110M",
          sized({12, 768, 12, 12, 2048, 1024})},
         {"llama-300m", "llama-spm", "24 layers, grouped heads",

@@ -195,7 +195,7 @@ Arch vit_arch() {
         .name  = "vit",
         .takes = Takes::images,
         .presets =
-            {{"vit-micro", "", "0.8M: 32-pixel images", sized(4, 128, 4, 32, 4)},
+            {{"vit-micro", "", "small images", sized(4, 128, 4, 32, 4)},
              {"vit-tiny", "", "ViT-Ti/16 (DeiT)", sized(12, 192, 3, 224, 16)},
              {"vit-small", "", "ViT-S/16 (DeiT)", sized(12, 384, 6, 224, 16)},
              {"vit-base", "", "ViT-B/16", sized(12, 768, 12, 224, 16)}},

@@ -5,6 +5,7 @@
 //
 // Text is cut into windows of --context tokens. Of chats only the assistant's tokens count, each chat by
 // itself. Read next: models/text/measures.h.
+#include "ggml-train/base/plural.h"
 #include "ggml-train/base/text.h"
 #include "ggml-train/gguf/gguf-read.h"
 #include "models/text/chat-tokens.h"
@@ -12,7 +13,6 @@
 #include "models/text/measures.h"
 #include "models/text/prepare.h"
 #include "tools/cli/flags.h"
-#include "tools/cli/plural.h"
 #include "tools/verbs.h"
 
 #include <algorithm>

@@ -75,14 +75,55 @@ static void print_man() {
     }
 }
 
-// A script for bash: flags, and the values of flags that have a choice; files otherwise.
-static void print_completion() {
-    std::string all, links = "ggml-train";
+// The rows of `case $program in` that set $flags and $values, the same for bash and zsh.
+static void print_completion_rows() {
+    std::string all;
     for (const Verb & verb : kVerbs) {
         all += std::string(all.empty() ? "" : " ") + verb.name;
+    }
+    std::printf("    case $program in\n        ggml-train) values=\"%s\" ;;\n", all.c_str());
+    for (const Verb & verb : kVerbs) {
+        char   word[] = "--completion";
+        char * argv[] = {word, word};
+        run_verb(verb, verb.name, 2, argv);
+    }
+    std::printf("    esac\n");
+}
+
+// A script that completes flags, and the values of flags that have a choice; files otherwise.
+static void print_completion(bool zsh) {
+    std::string links = "ggml-train";
+    for (const Verb & verb : kVerbs) {
         links += is_distinct(verb) ? std::string(" ") + verb.name : "";
     }
-    std::printf(
+    if (zsh) {
+        std::printf("#compdef %s\n", links.c_str());
+        std::fputs(
+            R"(_ggml_train() {
+    local cur=$words[CURRENT] prev=$words[CURRENT-1] program=${words[1]:t} flags= values=
+    if [[ $program = ggml-train && $CURRENT -gt 2 ]]; then
+        program=$words[2]
+    fi
+)",
+            stdout
+        );
+        print_completion_rows();
+        std::fputs(
+            R"(    if [[ $cur == -* ]]; then
+        compadd -- ${=flags}
+    elif [[ -n $values ]]; then
+        compadd -- ${=values}
+    else
+        _files
+    fi
+}
+_ggml_train "$@"
+)",
+            stdout
+        );
+        return;
+    }
+    std::fputs(
         R"(_ggml_train() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local program=${COMP_WORDS[0]##*/} flags= values=
@@ -90,19 +131,12 @@ static void print_completion() {
     if [ "$program" = ggml-train ] && [ "$COMP_CWORD" -gt 1 ]; then
         program=${COMP_WORDS[1]}
     fi
-    case $program in
-        ggml-train) values="%s" ;;
 )",
-        all.c_str()
+        stdout
     );
-    for (const Verb & verb : kVerbs) {
-        char   word[] = "--completion";
-        char * argv[] = {word, word};
-        run_verb(verb, verb.name, 2, argv);
-    }
+    print_completion_rows();
     std::printf(
-        R"(    esac
-    if [[ $cur == -* ]]; then
+        R"(    if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$flags" -- "$cur"))
     elif [ -n "$values" ]; then
         COMPREPLY=($(compgen -W "$values" -- "$cur"))
@@ -142,7 +176,7 @@ int main(int argc, char ** argv) {
     } else if (word == "--man") {
         print_man();
     } else if (word == "--completion") {
-        print_completion();
+        print_completion(argc > 2 && std::strcmp(argv[2], "zsh") == 0);
     } else if (word == "--help" || word == "-h" || word == "help") {
         print_verbs();
     } else {

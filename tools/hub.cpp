@@ -77,10 +77,14 @@ void make_new(const HubFlags & flags) {
     if (flags.address.empty() && flags.store.empty()) {
         throw UsageError("--new needs --address HOST:PORT (or --store s3://bucket/prefix)");
     }
+    const std::string name = own_host_name(flags.name);
+    if (const std::string problem = host_name_problem(name); !problem.empty()) {
+        throw UsageError("--name: " + problem);
+    }
     Hosts hosts;
     hosts.key   = to_base64(new_secret());
     hosts.store = flags.store;
-    hosts.hosts.push_back({.name = own_host_name(flags.name), .address = flags.address});
+    hosts.hosts.push_back({.name = name, .address = flags.address});
     hosts = parse_hosts(hosts_text(hosts), "--new");  // checks what was given
     write_secret(
         flags.nodes, "# One line per machine: NAME ADDRESS|- [up=MBIT] [down=MBIT] [data=PATH].\n"

@@ -9,6 +9,7 @@
 //
 // Read next: models/arch.h (the table of architectures), models/gpt.cpp (one of its rows).
 #include "ggml-train/base/file.h"
+#include "ggml-train/base/text.h"
 #include "models/init.h"
 #include "models/presets.h"
 #include "models/text/chat-template.h"
@@ -17,6 +18,8 @@
 #include "tools/cli/output.h"
 #include "tools/hf/hf.h"
 #include "tools/verbs.h"
+
+#include <map>
 
 using namespace gt;
 
@@ -58,23 +61,37 @@ struct NewModelFlags {
     }
 };
 
+int64_t n_tokens(const std::string & vocab) {
+    const gguf_context_ptr keys = find_vocabulary(vocab);
+    const int64_t          at   = gguf_find_key(keys.get(), "tokenizer.ggml.tokens");
+    return at < 0 ? 0 : static_cast<int64_t>(gguf_get_arr_n(keys.get(), at));
+}
+
 void print_list() {
-    std::printf("presets (--preset):\n");
+    std::map<std::string, int64_t> sizes;  // of vocabularies
+    for (const std::string & name : vocabulary_names()) {
+        sizes[name] = n_tokens(name);
+    }
+    std::printf("presets (--preset): weights, architecture, layers x width\n");
     for (const Preset & preset : presets()) {
         ModelConfig config = preset.config;
-        config.n_vocab     = takes_images(config)          ? 0
-                             : preset.tokenizer == "bytes" ? 257
-                             : preset.tokenizer == "gpt-2" ? 50257
-                                                           : 32000;
+        const bool  images = takes_images(config);
+        config.n_vocab     = images ? 0 : sizes[preset.tokenizer];
         std::printf(
-            "  %-11s %-42s %s\n", preset.name.c_str(), preset.help.c_str(), describe(config).c_str()
+            "  %-10s %5s  %s, %lld x %lld, %s %lld; %s\n", preset.name.c_str(),
+            count_text(static_cast<double>(n_params(config))).c_str(), config.arch.c_str(),
+            static_cast<long long>(config.n_layer), static_cast<long long>(config.n_embd),
+            images ? "pixels" : "context",
+            static_cast<long long>(images ? config.image_size : config.n_ctx), preset.help.c_str()
         );
     }
-    std::printf("vocabularies (--vocab):\n ");
-    for (const std::string & name : vocabulary_names()) {
-        std::printf(" %s", name.c_str());
+    std::printf("vocabularies (--vocab): tokens\n");
+    int column = 0;
+    for (const auto & [name, size] : sizes) {
+        std::printf("  %-16s%7lld", name.c_str(), static_cast<long long>(size));
+        std::printf("%s", ++column % 3 == 0 ? "\n" : "");
     }
-    std::printf("\n");
+    std::printf("%s", column % 3 == 0 ? "" : "\n");
 }
 
 gguf_context_ptr vocabulary(const NewModelFlags & f) {

@@ -5,10 +5,10 @@
 //
 // train-gpt also tokenizes text by itself; this tool does it once, ahead of many runs.
 // Read next: models/text/prepare.cpp, models/text/token-data.h (the format).
+#include "ggml-train/base/plural.h"
 #include "models/text/prepare.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/output.h"
-#include "tools/cli/plural.h"
 #include "tools/verbs.h"
 
 #include <filesystem>

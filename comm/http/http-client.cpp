@@ -2,6 +2,7 @@
 #include "comm/http/http-client.h"
 
 #include "comm/http/http-transfer.h"
+#include "ggml-train/base/plural.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -316,7 +317,7 @@ struct HttpClient::Impl {
         if (response.error.empty()) {
             response.error = format("status %d", s);
         }
-        response.error += format(" (%d attempts)", job.n_tries);
+        response.error += " (" + plural(job.n_tries, "attempt") + ")";
         return false;
     }
 

@@ -112,14 +112,17 @@ static double check_speed(const std::string & name, const std::string & text, co
     return value;
 }
 
+std::string host_name_problem(const std::string & name) {
+    return valid_host_name(name) ? ""
+                                 : "host name '" + name.substr(0, 80) +
+                                       "' is invalid; use 1 to 64 letters, digits and ._-";
+}
+
 static HostEntry parse_host(const std::vector<std::string> & words, const Place & place) {
     HostEntry host;
     host.name = words[0];
-    if (!valid_host_name(host.name)) {
-        place.fail(
-            "host name '" + host.name.substr(0, 80) +
-            "' is invalid; use 1 to 64 letters, digits and ._-"
-        );
+    if (const std::string problem = host_name_problem(host.name); !problem.empty()) {
+        place.fail(problem);
     }
     for (size_t i = 1; i < words.size(); i++) {
         const std::string & word  = words[i];

@@ -27,6 +27,9 @@ struct HostEntry {
     std::string data;
 };
 
+// What is wrong with a host's name; "": nothing.
+std::string host_name_problem(const std::string & name);
+
 // ":PORT" of its first address.
 std::string port_of(const HostEntry & host);
 

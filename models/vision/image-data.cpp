@@ -1,6 +1,7 @@
 // Detects the kind of a data path; ImageData. See image-data.h.
 #include "models/vision/image-data.h"
 
+#include "ggml-train/base/plural.h"
 #include "models/vision/augment.h"
 #include "models/vision/image-cache.h"
 #include "models/vision/image-decode.h"
@@ -252,8 +253,9 @@ std::vector<SkippedFile> ImageData::skipped() const {
 
 std::string ImageData::summary() const {
     return format(
-        "%s: %zu classes, %zu training pictures, %zu validation pictures, %zu files skipped%s%s",
-        source_->kind.c_str(), classes().size(), train_.size(), val_.size(), skipped().size(),
+        "%s: %zu classes, %zu training pictures, %zu validation pictures, %s skipped%s%s",
+        source_->kind.c_str(), classes().size(), train_.size(), val_.size(),
+        plural(static_cast<int64_t>(skipped().size()), "file").c_str(),
         cache_note_.empty() ? "" : "; ", cache_note_.c_str()
     );
 }

@@ -24,9 +24,15 @@ for verb in $("$bin/ggml-train" | awk '/^  / { print $1 }'); do
 done
 man --warnings -l "$bin/../share/man/man1/ggml-train.1" 2>&1 | grep -q "train-gpt" || fail "the page of ggml-train"
 
+# the list of presets and vocabularies, with their sizes
+"$bin/new-model" --list >list.txt
+[ "$(wc -L <list.txt)" -le 80 ] || { cat list.txt; fail "new-model --list is wider than 80 columns"; }
+grep -qE '^  gpt2-124m +124M  gpt2, 12 x 768, context 1024; ' list.txt && grep -qE '  gpt-2 +50257' list.txt || { cat list.txt; fail "new-model --list"; }
+
 # pictures have no tokens
 ! "$bin/train-vit" --help all | grep -iE 'token' || fail "train-vit --help speaks of tokens"
-# flags of llama.cpp
+# flags of llama.cpp, and one that others use for a rate
+expect 2 "--min-lr: the final learning rate is given as a fraction of --lr: --min-lr-ratio" "$bin/train-gpt" --min-lr 1e-5
 for program in train-gpt train-vit; do
     expect 2 "with --batch" "$bin/$program" -b 512
     expect 2 "with --micro" "$bin/$program" -ub 512
@@ -37,25 +43,36 @@ done
 python3 - "$bin" <<'PY'
 import os, pty, select, sys, time
 bin_dir = sys.argv[1]
-pid, fd = pty.fork()
-if pid == 0:
-    os.environ.update(PS1="$ ", TERM="dumb", PATH=bin_dir + ":" + os.environ["PATH"])
-    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
-def talk(text, expected, seconds=20):
-    os.write(fd, text.encode())
-    got, end = "", time.time() + seconds
-    while expected not in got:
-        if time.time() > end:
-            sys.exit(f"e2e-flags: {text!r}: expected {expected!r}, got {got!r}")
-        if select.select([fd], [], [], 0.2)[0]:
-            got += os.read(fd, 4096).decode()
-    os.write(fd, b"\x15")  # clears the line
-talk(f"source {bin_dir}/../share/bash-completion/completions/ggml-train; echo re''ady\n", "ready")
 open("picture-of-anna.txt", "w").close()
-talk("train-gpt --reco\t", "train-gpt --recompute ")
-talk("train-gpt --shard opt\t", "--shard optimizer ")
-talk("ggml-train prep\t", "ggml-train prepare-data ")
-talk("ggml-train hub --inv\t", "hub --invite ")
-talk("train-gpt -m picture-o\t", "picture-of-anna.txt ")
+
+
+def complete(shell, setup):
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.environ.update(PS1="$ ", TERM="dumb", PATH=bin_dir + ":" + os.environ["PATH"])
+        os.execvp(shell[0], shell)
+
+    def talk(text, expected, seconds=60):
+        os.write(fd, text.encode())
+        got, end = "", time.time() + seconds
+        while expected not in got:
+            if time.time() > end:
+                sys.exit(f"e2e-flags: {shell[0]}: {text!r}: expected {expected!r}, got {got!r}")
+            if select.select([fd], [], [], 0.2)[0]:
+                got += os.read(fd, 4096).decode()
+        os.write(fd, b"\x15")  # clears the line
+
+    talk(setup + "; echo re''ady\n", "ready")
+    talk("train-gpt --reco\t", "train-gpt --recompute ")
+    talk("train-gpt --shard opt\t", "--shard optimizer ")
+    talk("ggml-train prep\t", "ggml-train prepare-data ")
+    talk("ggml-train hub --inv\t", "hub --invite ")
+    talk("train-gpt -m picture-o\t", "picture-of-anna.txt ")
+    os.close(fd)
+
+
+share = bin_dir + "/../share"
+complete(["bash", "--norc", "--noprofile", "-i"], f"source {share}/bash-completion/completions/ggml-train")
+complete(["zsh", "-f", "-i"], f"fpath=({share}/zsh/site-functions $fpath); autoload -U compinit; compinit -u -D")
 PY
 echo "e2e-flags: passed"

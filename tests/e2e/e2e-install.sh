@@ -9,6 +9,10 @@ installed=$work/prefix/bin
 [ "$(ls "$installed" | tr '\n' ' ')" = "ggml-train new-model prepare-data train-gpt train-vit " ] ||
     { ls -l "$installed"; fail "other programs are installed than expected"; }
 
+for file in bash-completion/completions/train-gpt zsh/site-functions/_ggml-train zsh/vendor-completions/_ggml-train man/man1/train-gpt.1; do
+    [ -s "$work/prefix/share/$file" ] || fail "not installed: $file"
+done
+
 # every verb, by its name in the build folder and after ggml-train
 verbs=$("$installed/ggml-train" | awk '/^  / { print $1 }')
 [ "$(wc -w <<<"$verbs")" -ge 11 ] || fail "ggml-train lists too few programs: $verbs"

@@ -107,9 +107,19 @@ expect 0 "WARNING: --replicator none" train -m mixed/s.gguf --data text.txt --no
     --replicator none --out mixed/apart-run
 
 # refusals name the next move
+expect 2 "--name: host name 'anna b' is invalid; use 1 to 64 letters" "$bin/hub" --new --nodes none.txt --address 127.0.0.1:7 --name "anna b"
+expect 1 "--name: host name 'anna b' is invalid" "$bin/train-gpt" -m s.gguf --data text.txt --nodes folder-demo/hosts.txt --name "anna b"
 expect 1 "contradicts the run" "$bin/train-gpt" -m s.gguf --data text.txt --nodes folder-demo/hosts.txt --name ben --batch 5 --out other
 tiny gpt2 o.gguf --seed 7
 expect 1 "weights differ from the run" "$bin/train-gpt" -m o.gguf --data text.txt --nodes folder-demo/hosts.txt --name ben --out other
+
+# a host with the hub's address is a client of the hub that already runs there
+"$bin/hub" --new --nodes twice.txt --name anna --address "127.0.0.1:$("$free_port")" >/dev/null
+"$bin/hub" --nodes twice.txt --path twice-store >hub.txt 2>&1 &
+hub=$!
+until grep -q listening hub.txt; do kill -0 $hub || { cat hub.txt; fail "the hub ended"; }; sleep 0.05; done
+expect 0 "trained model" train -m s.gguf --data text.txt --nodes twice.txt --name anna --steps 2 --out twice-run
+kill $hub
 
 # Ctrl+C ends a host that waits for its hub, also in the background of a script, where the shell ignores it
 "$bin/hub" --new --nodes nobody.txt --name anna --address "127.0.0.1:$("$free_port")" >/dev/null

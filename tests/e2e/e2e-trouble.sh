@@ -68,6 +68,7 @@ if mount -t tmpfs -o size=1m tmpfs "$full" 2>/dev/null; then
     trap 'umount "$full"' EXIT
     more_room() { mount -o remount,size=20m "$full"; }
     expect 1 "No space left" "${on_disk[@]}"
+    grep -q "on disk: NOT ENOUGH SPACE, .* free" out.txt || { cat out.txt; fail "the start did not warn of the full disk"; }
 else  # a limit on the size of files is the next best thing
     expect 0 "trained model" "${on_disk[@]}"
     rm full/run/checkpoint-*25.gguf full/run/checkpoint-*30.gguf full/x.gguf

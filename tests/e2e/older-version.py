@@ -20,7 +20,7 @@ work = Path(sys.argv[3]).resolve() / "older-version"
 shutil.rmtree(work, ignore_errors=True)
 work.mkdir(parents=True)
 live, saved = work / "live", work / "saved"  # both builds run in `live`: paths in checkpoints stay true
-ENV = dict(os.environ, XDG_CACHE_HOME=str(work / "cache"),
+ENV = dict(os.environ, XDG_CACHE_HOME=str(work / "cache"), XDG_CONFIG_HOME=str(work / "config"),
            GT_TEST_STEP_SECONDS="0.1")  # so that no host is late, and all can be interrupted in the middle
 TEXT = ["--threads", "1", "--sample-tokens", "8", "--data", "../text.txt", "--out", "run", "--export", "x.gguf"]
 PICTURES = ["--threads", "1", "--data", "/usr/share/datasets/fashion-mnist", "--out", "run", "--export", "x.gguf"]
@@ -93,7 +93,7 @@ def text_model():
 
 
 ok = True
-for options in (["--rule", "adamw"], ["--rule", "muon", "--min-lr", "0.2"], ["--schedule", "wsd", "--decay", "0.3"]):
+for options in (["--rule", "adamw"], ["--rule", "muon", "--warmup", "10"], ["--schedule", "wsd", "--decay", "0.3"]):
     text_model()
     args = ["-m", "../s.gguf", "--batch", "4", "--steps", "40", *options, *TEXT]
     ok &= case("text alone, " + " ".join(options), [("anna", "train-gpt", args)])

@@ -47,7 +47,7 @@ TEST_CASE("one_file_and_one_row_add_an_architecture") {
     check_config(config, "toy");
     CHECK(
         describe(config) ==
-        "toy, 2 layers, 16 wide, 1 heads, context 8, vocabulary 30, 0.0M weights"
+        "toy, 2 layers, 16 wide, 1 head, context 8, vocabulary 30, 2.72k weights"
     );
     ModelConfig narrow = config;
     narrow.n_ff        = 4;

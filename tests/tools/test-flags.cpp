@@ -23,6 +23,7 @@ struct Options {
     std::vector<std::string> files;
     double                   share  = 0.5;
     int                      rounds = 1;
+    double                   last   = 0.1;
 };
 
 Flags table(Options & o) {
@@ -35,6 +36,7 @@ Flags table(Options & o) {
     visit("threads,t", o.threads, "threads");
     visit("seed", o.seed, "seed");
     visit("lr", o.lr, "rate");
+    visit("last-ratio,last", o.last, "the last rate, of the first");
     visit("portable", o.portable, "portable");
     visit("tied", o.tied, "tied");
     visit("data", o.data, "data");
@@ -42,6 +44,7 @@ Flags table(Options & o) {
     visit("share", o.share, "a share", {}, 0, 1);
     visit("rounds", o.rounds, "rounds", {}, 1);
     visit("overlap", o.overlap, "overlap", {"0", "1"});
+    visit.refuse("last", "name a ratio with --last-ratio");
     visit.refuse("ub", "name the micro-batch with --micro");
     visit.positional("FILES", o.files, "files");
     return visit;
@@ -123,6 +126,10 @@ TEST_CASE("numbers_outside_their_range_are_refused") {
 
 TEST_CASE("flags_of_other_programs_are_led_to_ours") {
     CHECK_THAT(complaint({"-ub", "4"}), Contains("-ub: name the micro-batch with --micro"));
+    CHECK_THAT(complaint({"--last", "1e-5"}), Contains("--last: name a ratio with --last-ratio"));
+    Options o;
+    table(o).set("last", "0.3");  // files of older versions have it
+    CHECK(o.last == 0.3);
     CHECK_THAT(complaint({"--hlep"}), Contains("did you mean --help?"));
     CHECK_THAT(complaint({"--", "x"}), !Contains("unexpected"));
     Flags        none("tool", "takes nothing", "");

@@ -43,7 +43,7 @@ TEST_CASE("flags_of_older_checkpoints_are_restored") {
                        {"sign", "on"},
                        {"overlap", "1"}}
     );
-    CHECK(f.schedule.min_ratio == 0.3f);
+    CHECK(f.schedule.min_ratio == 0.3f);  // --min-lr is refused on a command line only
     CHECK(f.schedule.decay == 0.4f);
     CHECK(f.optim.rate == 0.5f);
     CHECK(f.optim.every == 6);

@@ -1,6 +1,7 @@
 #include "tools/classify/classify-report.h"
 
 #include "ggml-train/base/json.h"
+#include "ggml-train/base/plural.h"
 
 #include <algorithm>
 #include <numeric>
@@ -121,8 +122,9 @@ std::string report_text(
             .text();
     }
     return format(
-               "%s: %zu pictures, accuracy %.2f %%, loss %.4f\n", data.c_str(),
-               evaluation.answers.size(), 100.0 * evaluation.accuracy, evaluation.loss
+               "%s: %s, accuracy %.2f %%, loss %.4f\n", data.c_str(),
+               plural(static_cast<int64_t>(evaluation.answers.size()), "picture").c_str(),
+               100.0 * evaluation.accuracy, evaluation.loss
            ) +
            (names.size() <= 20 ? matrix_text(matrix, names) : confusions_text(matrix, names));
 }

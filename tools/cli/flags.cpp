@@ -140,11 +140,11 @@ const Flags::Flag * Flags::find(const std::string & name) const {
 
 // The flag of this name; word: as it was typed.
 Flags::Flag & Flags::expect(const std::string & word, const std::string & name) {
-    if (const Flag * flag = find(name)) {
-        return const_cast<Flag &>(*flag);
-    }
     if (const auto it = refused_.find(name); it != refused_.end()) {
         throw UsageError(word + ": " + it->second);
+    }
+    if (const Flag * flag = find(name)) {
+        return const_cast<Flag &>(*flag);
     }
     std::vector<std::string> known = {"help", "version"};
     for (const Flag & flag : flags_) {

@@ -85,7 +85,8 @@ public:
         const std::string & name, std::vector<std::string> & values, const std::string & help
     );
 
-    // A flag of similar programs that would mislead here: refused with this advice.
+    // A flag of similar programs, or an older spelling, that would mislead here: refused with this
+    // advice on the command line. `set` still takes the older spelling.
     void refuse(const std::string & name, const std::string & advice) { refused_[name] = advice; }
 
     // The flags that --help shows; the others need --help all. Without this call it shows all.
@@ -111,7 +112,7 @@ public:
     // The page for man, in roff.
     std::string man() const;
 
-    // This program's rows of the script for bash; see tools/ggml-train.cpp.
+    // This program's rows of the script for bash or zsh; see tools/ggml-train.cpp.
     std::string completion() const;
 
 private:

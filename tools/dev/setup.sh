@@ -29,7 +29,7 @@ GT_PACKAGES="g++ cmake ninja-build pkg-config python3-pip ca-certificates libcur
              libsodium-dev zlib1g-dev libstb-dev libdnnl-dev libnatpmp-dev libminiupnpc-dev catch2"
 
 # what tools/check.sh needs besides: fuzzers, data sets, network namespaces, a browser, a terminal
-GT_TEST_PACKAGES="python3-venv clang clang-tidy libclang-rt-dev bible-kjv dataset-fashion-mnist iproute2 procps curl git chromium tmux man-db"
+GT_TEST_PACKAGES="python3-venv clang clang-tidy libclang-rt-dev bible-kjv dataset-fashion-mnist iproute2 procps curl git chromium tmux man-db zsh"
 
 # gt_configure FOLDER OPTION...: cmake with Ninja, for whole builds; ccache is used if it is installed
 gt_configure() {

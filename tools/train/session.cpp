@@ -2,6 +2,8 @@
 
 #include "comm/run/run-model.h"
 #include "ggml-train/base/file.h"
+#include "ggml-train/base/plural.h"
+#include "ggml-train/base/text.h"
 #include "ggml-train/gguf/gguf-read.h"
 #include "ggml-train/shard/weights.h"
 #include "models/base-weights.h"
@@ -9,7 +11,6 @@
 #include "tools/cli/host-name.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/invite.h"
-#include "tools/cli/plural.h"
 #include "tools/train/cost.h"
 
 #include <filesystem>

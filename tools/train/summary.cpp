@@ -1,7 +1,7 @@
 #include "tools/train/summary.h"
 
+#include "ggml-train/base/plural.h"
 #include "ggml-train/base/text.h"
-#include "tools/cli/plural.h"
 
 #include <algorithm>
 #include <filesystem>

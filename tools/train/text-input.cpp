@@ -1,10 +1,10 @@
 #include "tools/train/text-input.h"
 
+#include "ggml-train/base/plural.h"
 #include "ggml-train/base/text.h"
 #include "models/text/chat-data.h"
 #include "models/text/text-data.h"
 #include "tools/cli/interrupt.h"
-#include "tools/cli/plural.h"
 
 #include <algorithm>
 #include <unistd.h>

@@ -86,6 +86,10 @@ struct TrainFlags {
         visit("seed,s", seed, "seed of the sample order");
         visit.group("Learning rate");
         schedule.visit(visit);
+        visit.refuse(
+            "min-lr",
+            "the final learning rate is given as a fraction of --lr: --min-lr-ratio 0.1 is a tenth"
+        );
         visit.group("Optimizer and exchange between hosts");
         optim.visit(visit);
     }

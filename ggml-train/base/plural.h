@@ -1,4 +1,4 @@
-// tools/cli/plural.h — "1 step", "20 steps".
+// ggml-train/base/plural.h — "1 step", "20 steps".
 #pragma once
 
 #include <cstdint>
