@@ -105,8 +105,7 @@ def compare_speed(bin_dir, python, args, work):
         _, peak = peak_run(ours, args.threads)
         peaks["ours"] = max(peaks["ours"], peak)
         rows = [json.loads(line) for line in open(work / "large-run" / "metrics.jsonl")]
-        seconds = [row["seconds"] for row in rows if "loss" in row]
-        speeds["ours"] += [B * T / (b - a) for a, b in zip(seconds, seconds[1:])]
+        speeds["ours"] += [B * T / row["step_seconds"] for row in rows if "loss" in row][1:]
         out, peak = peak_run(peer, args.threads)
         peaks["peft"] = max(peaks["peft"], peak)
         speeds["peft"] += [B * T / s for s in json.loads(out.splitlines()[-1])["seconds"][1:]]
