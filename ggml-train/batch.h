@@ -23,14 +23,26 @@ struct Batch {
     // Stochastic depth: factor of each residual branch. Empty: off.
     std::vector<float> depth;  // n_samples x (2 per block)
 
+    // Dropout of adapters: a key per sample, which decides what is dropped. Empty: off.
+    std::vector<int32_t> dropout;
+
     // Samples [begin, end).
     Batch part(int64_t begin, int64_t end) const {
         const auto cut = [&]<class V>(const V & all) {
             const int64_t each = static_cast<int64_t>(all.size()) / n_samples;
             return V(all.begin() + begin * each, all.begin() + end * each);
         };
-        return {end - begin,    cut(tokens),     cut(images), cut(labels),
-                cut(positions), cut(mix_labels), mix,         cut(depth)};
+        return {end - begin,     cut(tokens), cut(images), cut(labels), cut(positions),
+                cut(mix_labels), mix,         cut(depth),  cut(dropout)};
+    }
+
+    // Keys of dropout: a function of seed, step, host and place in the batch.
+    void add_dropout_keys(uint64_t seed, uint64_t step, const std::string & host) {
+        const uint64_t who = digest64(host);
+        for (int64_t i = 0; i < n_samples; ++i) {
+            const uint64_t bits = random_bits(seed, step, who, static_cast<uint64_t>(i));
+            dropout.push_back(static_cast<int32_t>(bits >> 32));
+        }
     }
 
     // Labels that count.

@@ -28,6 +28,7 @@ struct Inputs {
     ggml_tensor * tokens    = nullptr;  // I32 [T*B]
     ggml_tensor * images    = nullptr;  // F32 [W, H, channels, B]
     ggml_tensor * positions = nullptr;  // I32 [T*B]: of tokens in their segments, or null (batch.h)
+    ggml_tensor * dropout   = nullptr;  // I32 [B]: keys of the samples, or null (batch.h)
     ggml_tensor * depth = nullptr;  // F32 [2*blocks, B]: factors of the residual branches, or null
 };
 

@@ -4,6 +4,8 @@
 #include "models/arch.h"
 #include "models/gguf-source.h"
 
+#include <sys/mman.h>
+
 namespace gt {
 
 BaseWeights::BaseWeights(const std::string & path, const ModelConfig & config)
@@ -44,6 +46,10 @@ const Param * BaseWeights::find(const std::string & name) const {
         }
     }
     return nullptr;
+}
+
+void BaseWeights::release() const {
+    ::madvise(const_cast<uint8_t *>(file_.bytes().data()), file_.bytes().size(), MADV_DONTNEED);
 }
 
 void BaseWeights::read(const TensorSpec & spec, std::span<float> out) const {

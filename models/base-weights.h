@@ -18,6 +18,9 @@ public:
 
     const Param * find(const std::string & name) const;  // null: there is none
 
+    // Gives the pages of the file back; they are read again when they are needed.
+    void release() const;
+
     // The values of a tensor as F32, without padding.
     void read(const TensorSpec & spec, std::span<float> out) const;
 

@@ -45,8 +45,9 @@ ggml_tensor * Transformer::linear(
     if (A.empty()) {
         return y;
     }
-    ggml_tensor * h = ggml_scale(ops.ctx(), ops.linear(x, A), config_.lora.scale());
-    return ops.linear_blocks(h, B, y);  // h [n rank, N]
+    ggml_tensor * h = ops.linear(ops.dropout(x), A);  // [n rank, N]
+    h               = ggml_scale(ops.ctx(), h, config_.lora.scale());
+    return ops.linear_blocks(h, B, y);
 }
 
 }  // namespace gt

@@ -1,6 +1,7 @@
 #include "models/gguf-source.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace gt {
 
@@ -35,6 +36,19 @@ void check_readable(const gguf_context * gguf, int64_t id, const std::string & w
             "%s: tensor %s is of type %s, which cannot be turned into F32", where.c_str(),
             gguf_get_tensor_name(gguf, id), traits->type_name
         ));
+    }
+}
+
+void GgufSource::read(int64_t id, std::span<float> out) const {
+    const ggml_type type = gguf_get_tensor_type(gguf.get(), id);
+    const uint8_t * data = file.bytes().data() + gguf_get_data_offset(gguf.get()) +
+                           gguf_get_tensor_offset(gguf.get(), id);
+    check_readable(gguf.get(), id, path);
+    if (type == GGML_TYPE_F32) {
+        std::memcpy(out.data(), data, out.size_bytes());
+    } else {
+        ggml_quantize_init(type);
+        ggml_get_type_traits(type)->to_float(data, out.data(), static_cast<int64_t>(out.size()));
     }
 }
 

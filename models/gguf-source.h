@@ -1,6 +1,7 @@
 // models/gguf-source.h — finds and checks the tensors of a model in a GGUF that somebody else has written.
 #pragma once
 
+#include "ggml-train/base/file.h"
 #include "ggml-train/gguf/gguf-read.h"
 #include "ggml-train/gguf/model-head.h"
 
@@ -17,5 +18,17 @@ int64_t find_tensor(
 
 // Throws an Error if a tensor's type cannot be turned into F32.
 void check_readable(const gguf_context * gguf, int64_t id, const std::string & where);
+
+// A GGUF that is open for reading tensors.
+struct GgufSource {
+    std::string      path;
+    gguf_context_ptr gguf;
+    MappedFile       file;
+
+    explicit GgufSource(const std::string & path) : path(path), gguf(open_gguf(path)), file(path) {}
+
+    // Converts the first values of a tensor to F32.
+    void read(int64_t id, std::span<float> out) const;
+};
 
 }  // namespace gt

@@ -1,6 +1,5 @@
 #include "models/model-file.h"
 
-#include "ggml-train/base/file.h"
 #include "ggml-train/gguf/gguf-write.h"
 #include "models/base-weights.h"
 #include "models/gguf-source.h"
@@ -43,33 +42,8 @@ ModelFile empty_model(const ModelConfig & config) {
 
 namespace {
 
-// A GGUF that is open for reading tensors.
-struct Source {
-    const std::string & path;
-    gguf_context_ptr    gguf;
-    MappedFile          file;
-
-    explicit Source(const std::string & path) : path(path), gguf(open_gguf(path)), file(path) {}
-
-    // Converts the first values of a tensor to F32.
-    void read(int64_t id, std::span<float> out) const {
-        const ggml_type type = gguf_get_tensor_type(gguf.get(), id);
-        const uint8_t * data = file.bytes().data() + gguf_get_data_offset(gguf.get()) +
-                               gguf_get_tensor_offset(gguf.get(), id);
-        check_readable(gguf.get(), id, path);
-        if (type == GGML_TYPE_F32) {
-            std::memcpy(out.data(), data, out.size_bytes());
-        } else {
-            ggml_quantize_init(type);
-            ggml_get_type_traits(type)->to_float(
-                data, out.data(), static_cast<int64_t>(out.size())
-            );
-        }
-    }
-};
-
 // Index of the tensor `spec` describes. Rows of padding are dropped.
-int64_t find_tensor(const Source & source, const TensorSpec & spec, ModelFile & model) {
+int64_t find_tensor(const GgufSource & source, const TensorSpec & spec, ModelFile & model) {
     const int64_t id     = find_tensor(source.gguf.get(), spec, model.config.arch, source.path);
     const int64_t n_rows = gguf_get_tensor_ne(source.gguf.get(), id)[1];
     if (n_rows != spec.ne[1]) {
@@ -81,30 +55,40 @@ int64_t find_tensor(const Source & source, const TensorSpec & spec, ModelFile & 
     return id;
 }
 
-// Reads all tensors. Checks every shape before it allocates memory of that size.
-void read_tensors(const Source & source, bool others_allowed, ModelFile & model) {
-    const int64_t n_tensors = gguf_get_n_tensors(source.gguf.get());
-    if (model.config.n_layer > n_tensors) {
-        throw Error(source.path + ": has fewer tensors than layers; is this a whole model?");
-    }
-    std::vector<int64_t>  ids;
+// A tensor that the graph does not compute with would change the model without a word.
+void refuse_others(
+    const GgufSource & source, const std::vector<TensorSpec> & specs, const ModelConfig & config
+) {
     std::set<std::string> known;
     for (const RopeFactors & factors : kRopeFactors) {
         known.insert(factors.name);
     }
-    const auto specs = tensor_specs(model.config);
     for (const TensorSpec & spec : specs) {
-        ids.push_back(find_tensor(source, spec, model));
         known.insert(spec.name);
     }
-    for (int64_t i = 0; !others_allowed && i < n_tensors; ++i) {
+    for (int64_t i = 0; i < gguf_get_n_tensors(source.gguf.get()); ++i) {
         const std::string name = gguf_get_tensor_name(source.gguf.get(), i);
-        if (known.count(name) == 0) {
+        if (!known.contains(name)) {
             throw Error(
-                source.path + ": tensor " + name + " is not part of a " + model.config.arch +
+                source.path + ": tensor " + name + " is not part of a " + config.arch +
                 " model as we train it"
             );
         }
+    }
+}
+
+// Reads all tensors. Checks every shape before it allocates memory of that size.
+void read_tensors(const GgufSource & source, bool others_allowed, ModelFile & model) {
+    if (model.config.n_layer > gguf_get_n_tensors(source.gguf.get())) {
+        throw Error(source.path + ": has fewer tensors than layers; is this a whole model?");
+    }
+    std::vector<int64_t> ids;
+    const auto           specs = tensor_specs(model.config);
+    for (const TensorSpec & spec : specs) {
+        ids.push_back(find_tensor(source, spec, model));
+    }
+    if (!others_allowed) {
+        refuse_others(source, specs, model.config);
     }
     for (size_t i = 0; i < specs.size(); ++i) {
         model.tensors.push_back({specs[i], std::vector<float>(specs[i].n_elements())});
@@ -120,7 +104,7 @@ void read_tensors(const Source & source, bool others_allowed, ModelFile & model)
 }
 
 // Factors of RoPE are part of the model's sizes, though they are stored as tensors.
-void read_rope_factors(const Source & source, ModelConfig & config) {
+void read_rope_factors(const GgufSource & source, ModelConfig & config) {
     for (const RopeFactors & factors : kRopeFactors) {
         const int64_t id = gguf_find_tensor(source.gguf.get(), factors.name);
         if (id >= 0) {
@@ -157,7 +141,7 @@ void tie_output(ModelFile & model) {
 
 }  // namespace
 
-static void check_whole(const Source & source) {
+static void check_whole(const GgufSource & source) {
     const std::string & path = source.path;
     if (find_int(source.gguf.get(), "split.count", path).value_or(1) > 1) {
         throw Error(
@@ -188,7 +172,7 @@ static gguf_context_ptr model_keys(gguf_context_ptr keys) {
 }
 
 ModelFile load_model(const std::string & path) {
-    Source     source(path);
+    GgufSource source(path);
     const bool checkpoint = gguf_find_key(source.gguf.get(), "gt.checkpoint.version") >= 0;
     if (checkpoint) {
         if (const std::string why = why_not_sealed(source.file.bytes()); !why.empty()) {
@@ -207,7 +191,7 @@ ModelFile load_model(const std::string & path) {
 
 ModelFile load_for_adapter(const std::string & path, const LoraConfig & lora) {
     constexpr uint64_t kSeed = 1;  // all hosts start from the same A
-    Source             source(path);
+    GgufSource         source(path);
     check_whole(source);
     ModelFile model;
     model.config = read_config(source.gguf.get(), path);
@@ -215,6 +199,7 @@ ModelFile load_for_adapter(const std::string & path, const LoraConfig & lora) {
         throw Error(path + ": is an adapter; --lora needs the model that it is for");
     }
     read_rope_factors(source, model.config);
+    refuse_others(source, base_specs(model.config), model.config);
     model.config.lora      = lora;
     model.config.lora.base = std::make_shared<BaseWeights>(path, model.config);
     for (TensorSpec & spec : tensor_specs(model.config)) {
@@ -224,66 +209,6 @@ ModelFile load_for_adapter(const std::string & path, const LoraConfig & lora) {
     }
     model.keys = model_keys(std::move(source.gguf));
     return model;
-}
-
-std::vector<std::string> save_merged(
-    const std::string & path,
-    const std::string & base_path,
-    const std::string & adapter_path,
-    WeightType          type
-) {
-    const Source adapter(adapter_path);
-    const auto   where = adapter_path + " is not an adapter (adapter.type is not lora)";
-    if (find_string(adapter.gguf.get(), "adapter.type", adapter_path).value_or("") != "lora") {
-        throw Error(where);
-    }
-    const double alpha =
-        find_float(adapter.gguf.get(), "adapter.lora.alpha", adapter_path).value_or(0.0);
-    ModelFile           base    = load_for_adapter(base_path, {});
-    const ModelConfig   config  = base.config;
-    const BaseWeights & weights = *config.lora.base;
-
-    // every A of the adapter belongs to a matrix of the base
-    std::set<std::string> unused;
-    for (int64_t i = 0; i < gguf_get_n_tensors(adapter.gguf.get()); ++i) {
-        const std::string name = gguf_get_tensor_name(adapter.gguf.get(), i);
-        if (name.ends_with(".lora_a")) {
-            unused.insert(name);
-        }
-    }
-    std::vector<float> values;
-    const auto         read = [&](const std::string & name, int64_t other) {
-        const int64_t   id = gguf_find_tensor(adapter.gguf.get(), name.c_str());
-        const int64_t * ne = id < 0 ? nullptr : gguf_get_tensor_ne(adapter.gguf.get(), id);
-        if (!ne || (ne[0] != other && ne[1] != other)) {
-            throw Error(adapter_path + ": " + name + " does not fit " + base_path);
-        }
-        std::vector<float> data(static_cast<size_t>(ne[0] * ne[1]));
-        adapter.read(id, data);
-        return data;
-    };
-    const auto merged = [&](const TensorSpec & spec) -> std::span<const float> {
-        values.resize(static_cast<size_t>(spec.n_elements()));
-        weights.read(spec, values);
-        if (unused.erase(spec.name + ".lora_a") > 0) {
-            const auto    A    = read(spec.name + ".lora_a", spec.ne[0]);
-            const auto    B    = read(spec.name + ".lora_b", spec.ne[1]);
-            const int64_t rank = static_cast<int64_t>(A.size()) / spec.ne[0];
-            if (rank * spec.ne[1] != static_cast<int64_t>(B.size())) {
-                throw Error(adapter_path + ": A and B of " + spec.name + " have different ranks");
-            }
-            const double scale = alpha > 0.0 ? alpha / static_cast<double>(rank) : 1.0;
-            add_adapter(values, A, B, rank, static_cast<float>(scale));
-        }
-        return values;
-    };
-    ModelConfig whole = config;
-    whole.lora        = {};
-    auto notes        = save_model(path, whole, base.keys.get(), merged, type);
-    for (const std::string & name : unused) {
-        notes.push_back(name + " was not merged: " + base_path + " has no such matrix");
-    }
-    return notes;
 }
 
 // --- save ----------------------------------------------------------------------------------------

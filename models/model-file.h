@@ -71,14 +71,6 @@ std::vector<std::string> save_model(
 std::vector<std::string>
 save_model(const std::string & path, const ModelFile & model, WeightType type = WeightType::f32);
 
-// Writes base + adapter (a file of any program, or a checkpoint) as one model, a tensor at a time.
-std::vector<std::string> save_merged(
-    const std::string & path,
-    const std::string & base_path,
-    const std::string & adapter_path,
-    WeightType          type = WeightType::f32
-);
-
 // Equal for two files exactly if their tokenizers are; 0: no tokenizer.
 uint64_t tokenizer_digest(const gguf_context * keys);
 

@@ -1,7 +1,7 @@
 // evaluate — loss, perplexity and bits per byte of a model on text or chats, computed by libllama.
 //
 //   evaluate -m small-trained.gguf held-out.txt
-//   evaluate -m instruct.gguf chats.jsonl
+//   evaluate -m instruct.gguf --lora adapter.gguf chats.jsonl
 //
 // Text is cut into windows of --context tokens. Of chats only the assistant's tokens count, each chat by
 // itself. Read next: models/text/measures.h.
@@ -22,13 +22,14 @@ using namespace gt;
 namespace {
 
 struct EvaluateFlags {
-    std::string    model;
+    std::string    model, lora;
     int64_t        context = 512;
     int            threads = 0;
     PrepareOptions text;
 
     void visit(Flags & visit) {
         visit("model,m", model, "the model (GGUF of any kind that llama.cpp runs)");
+        visit("lora", lora, "an adapter for the model (GGUF)");
         visit.positional("FILE...", text.inputs, "text, chats (.jsonl), or a token file");
         visit("field", text.field, "field of .jsonl objects that contains the text");
         visit("context,c", context, "tokens of a window, or of a chat, at most", {}, 2);
@@ -101,7 +102,7 @@ TextLoss of_chats(
 void evaluate(const EvaluateFlags & f) {
     const auto      keys = open_gguf(f.model);
     const Tokenizer tokenizer(keys.get(), f.model);
-    Generator       generator(f.model, f.threads);
+    Generator       generator(f.model, f.threads, f.lora);
     const int64_t   T = std::min(f.context, generator.context());
     TextLoss        sum;
     if (is_token_file(f.text.inputs[0])) {

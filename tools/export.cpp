@@ -8,7 +8,7 @@
 // Read next: models/model-file.cpp, tools/train/fetch-run.cpp.
 #include "ggml-train/base/file.h"
 #include "ggml-train/run/checkpoint.h"
-#include "models/model-file.h"
+#include "models/merge.h"
 #include "tools/cli/invite.h"
 #include "tools/cli/output.h"
 #include "tools/train/fetch-run.h"

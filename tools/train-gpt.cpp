@@ -29,11 +29,16 @@ struct GptFlags : TrainFlags {
     PrepareOptions prepare;
     NodesFlags     nodes;
     LoraFlags      lora;
+    float          dropout = 0.0f;
 
     void visit_run(Flags & visit) {
         TrainFlags::visit_run(visit);
         visit.group("Adapter (LoRA)");
         lora.visit(visit);
+        visit(
+            "lora-dropout", dropout, "probability of dropping a value that the adapter sees", {}, 0,
+            0.99
+        );
     }
 
     void visit(Flags & visit) {
@@ -108,6 +113,9 @@ void check_adapter(const LoraFlags & run, const LoraConfig & ours) {
 int train_gpt(const GptFlags & given, const Flags & flags) {
     // the model, and the other hosts
     check_flags(given, flags, given.nodes.alone());
+    if (given.dropout > 0.0f && given.lora.rank == 0) {
+        throw UsageError("--lora-dropout is of an adapter; add --lora RANK, or omit it");
+    }
     Session             session(given.nodes);
     RunModel            model  = session.model(given.model, given.lora.config());
     const ModelConfig & config = model.file.config;
@@ -135,6 +143,7 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
     // the plan
     const GptFlags settled = settle(f, flags, in, session);
     check_adapter(settled.lora, config.lora);
+    in.dropout         = settled.dropout;
     const RunPlan plan = make_plan(settled, flags, in, folder);
     const auto    data = text->data(plan, session.host());
     if (plan.checkpoint.empty()) {

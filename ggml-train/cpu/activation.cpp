@@ -1,7 +1,9 @@
 // ggml-train/cpu/activation.cpp — elementwise functions: GELU (arXiv 1606.08415),
-// SwiGLU (arXiv 2002.05202), rotary positions (arXiv 2104.09864).
+// SwiGLU (arXiv 2002.05202), rotary positions (arXiv 2104.09864), dropout.
+#include "ggml-train/base/base.h"
 #include "ggml-train/cpu/simd.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -143,6 +145,24 @@ void rope(Part part, const Rope & r, bool backward, const float * x, float * y) 
                     yt + r.n_rot * r.D, xt + r.n_rot * r.D,
                     (size_t) ((r.n_heads - r.n_rot) * r.D) * sizeof(float)
                 );
+            }
+        }
+    }
+}
+
+void dropout(Part part, const Dropout & d, const float * x, float * y) {
+    constexpr int64_t kPer      = 4;  // values per call of random_bits, 16 bits each
+    const auto        threshold = (uint64_t) (d.rate * 65536.0f);
+    const float       scale     = 1.0f / (1.0f - d.rate);
+    const Range       mine      = share(part, d.B * d.T);
+    for (int64_t row = mine.begin; row < mine.end; ++row) {
+        const auto     key = (uint32_t) d.keys[row / d.T];
+        const uint64_t at  = random_bits(key, (uint64_t) d.layer, (uint64_t) (row % d.T));
+        for (int64_t c = 0; c < d.C; c += kPer) {
+            uint64_t bits = random_bits(at, (uint64_t) c);
+            for (int64_t i = row * d.C + c; i < row * d.C + std::min(c + kPer, d.C); ++i) {
+                y[i] = (bits & 0xffff) < threshold ? 0.0f : scale * x[i];
+                bits >>= 16;
             }
         }
     }

@@ -90,6 +90,16 @@ void swiglu(Part part, int64_t n, const float * gate, const float * up, float * 
 void swiglu_back(Part part, int64_t n, const float * gate, const float * up, const float * dy,
                  float * dgate, float * dup);
 
+// y = x / (1 - rate), or 0 with probability rate; y may be x. x [B*T x C]: what is dropped of a sample depends on
+// its key, the layer, and the place in the sample.
+struct Dropout {
+    int64_t         B = 0, T = 0, C = 0;
+    const int32_t * keys  = nullptr;  // [B]
+    int32_t         layer = 0;
+    float           rate  = 0.0f;
+};
+void dropout(Part part, const Dropout & dropout, const float * x, float * y);
+
 // Rotates pairs of the first n_rot heads of each token of x [B*T x n_heads*D] by the angles
 // t / divisors[pair], t the token's position, and multiplies by scale; copies the other heads. A pair is two
 // neighbours, or with neox i and i + D/2. backward: by the opposite angle. y may be x.

@@ -112,6 +112,13 @@ static void rule_swiglu(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     a.add(up, half(1));
 }
 
+static void rule_dropout(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
+    ggml_tensor * x = y->src[0];
+    a.add(
+        x, fused_node(a.ctx(), kDropout, shape(x), {contiguous(a, g), y->src[1]}, fused_params(y))
+    );
+}
+
 static void rule_fused_rope(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     FusedParams p = fused_params(y);
     p.i[4]        = 1;
@@ -152,6 +159,7 @@ GradRule find_fused_rule(const ggml_tensor * node) {
         {&kRmsNorm, rule_fused_rms_norm}, {&kGelu, rule_gelu},
         {&kSwiglu, rule_swiglu},          {&kRope, rule_fused_rope},
         {&kAttention, rule_attention},    {&kEmbedding, rule_embedding},
+        {&kDropout, rule_dropout},
     };
     const auto found = rules.find(fused_op(node));
     return found == rules.end() ? nullptr : found->second;

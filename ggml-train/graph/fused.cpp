@@ -235,6 +235,19 @@ static void run_swiglu_back(const ggml_tensor * both, const FusedParams &, int i
     );
 }
 
+// i0: layer, f0: rate.
+static void run_dropout(const ggml_tensor * y, const FusedParams & p, int i, int n) {
+    const ggml_tensor * keys = y->src[1];
+    const cpu::Dropout  dropout{
+         .B     = keys->ne[0],
+         .T     = rows(y) / keys->ne[0],
+         .C     = y->ne[0],
+         .keys  = ints(keys),
+         .layer = p.i[0],
+         .rate  = p.f[0]};
+    cpu::dropout({i, n}, dropout, data(y->src[0]), data(y));
+}
+
 // i: T, heads, rotated heads, D, backward, neox. f0: scale.
 static void run_rope(const ggml_tensor * y, const FusedParams & p, int i, int n) {
     const cpu::Rope rope{
@@ -330,6 +343,7 @@ const FusedOp kGelu          = {"gelu", true, run_gelu};
 const FusedOp kGeluBack      = {"gelu_back", false, run_gelu_back};
 const FusedOp kSwiglu        = {"swiglu", true, run_swiglu};
 const FusedOp kSwigluBack    = {"swiglu_back", false, run_swiglu_back};
+const FusedOp kDropout       = {"dropout", true, run_dropout};
 const FusedOp kRope          = {"rope", false, run_rope};
 const FusedOp kAttention     = {"attention", false, run_attention};
 const FusedOp kAttentionBack = {"attention_back", false, run_attention_back};

@@ -43,6 +43,7 @@ extern const FusedOp kGelu;           // x
 extern const FusedOp kGeluBack;       // x, dy
 extern const FusedOp kSwiglu;         // gate, up
 extern const FusedOp kSwigluBack;     // gate, up, dy: both gradients, one after the other
+extern const FusedOp kDropout;        // x, keys
 extern const FusedOp kRope;           // x, divisors
 extern const FusedOp kAttention;      // qkv, lse, positions or none
 extern const FusedOp kAttentionBack;  // qkv, o, lse, do, scratch (devices), positions or none

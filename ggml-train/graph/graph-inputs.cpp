@@ -22,6 +22,9 @@ StepInputs::StepInputs(const Backend & backend, const GraphOptions & options, in
     if (options.packed) {
         inputs_.positions = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_labels);
     }
+    if (options.dropout > 0.0f) {
+        inputs_.dropout = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, options.B);
+    }
     if (options.depth) {
         inputs_.depth = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 2 * n_blocks, options.B);
     }
@@ -69,6 +72,9 @@ void StepInputs::set(const Batch & batch, float scale, bool add) {
     }
     if (inputs_.positions) {
         set_tensor(inputs_.positions, batch.positions);
+    }
+    if (inputs_.dropout) {
+        set_tensor(inputs_.dropout, batch.dropout);
     }
     if (options_.goal == GraphOptions::Goal::logits) {
         return;

@@ -20,6 +20,7 @@ struct GraphOptions {
     bool      mixup      = false;  // batches have mix_labels
     bool      depth      = false;  // batches have factors for stochastic depth
     bool      packed     = false;  // batches have positions: samples are made of segments
+    float     dropout    = 0.0f;   // of what adapters see; above 0, batches have keys
     enum class Goal { train, loss, logits } goal = Goal::train;
 };
 

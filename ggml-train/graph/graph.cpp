@@ -23,7 +23,8 @@ void StepGraph::build(Model & model) {
     ctx_                 = make_context(2 * n_nodes, n_nodes);
     graph_               = ggml_new_graph_custom(ctx_.get(), n_nodes, false);
 
-    Ops           ops(ctx_.get(), options_.form, options_.compute, &backend_);
+    Ops ops(ctx_.get(), options_.form, options_.compute, &backend_);
+    ops.set_dropout(options_.dropout, inputs_.model().dropout);
     ggml_tensor * x = ops.keep(model.embed(ops, inputs_.model()));
     for (int i = 0; i < model.n_blocks(); ++i) {
         x = ops.keep(model.block(ops, inputs_.model(), i, x));

@@ -129,6 +129,20 @@ ggml_tensor * Ops::rms_norm(ggml_tensor * x, ggml_tensor * w, float eps) {
     return ggml_mul(ctx_, ggml_rms_norm(ctx_, x, eps), w);
 }
 
+void Ops::set_dropout(float rate, ggml_tensor * keys) {
+    GT_CHECK(rate == 0.0f || form_ == Form::fused, "dropout has only a fused form");
+    dropout_      = rate;
+    dropout_keys_ = keys;
+}
+
+ggml_tensor * Ops::dropout(ggml_tensor * x) {
+    if (dropout_ == 0.0f) {
+        return x;
+    }
+    const FusedParams params = {.i = {n_dropouts_++}, .f = {dropout_}};
+    return fused_node(ctx_, kDropout, shape(x, x->ne[0]), {x, dropout_keys_}, params);
+}
+
 ggml_tensor * Ops::gelu(ggml_tensor * x, GeluKind kind) {
     if (form_ != Form::portable) {
         const FusedParams params = {.i = {kind == GeluKind::erf}};

@@ -78,6 +78,10 @@ public:
     ggml_tensor * gelu(ggml_tensor * x, GeluKind kind);
     ggml_tensor * swiglu(ggml_tensor * gate, ggml_tensor * up);
 
+    // Drops values of x [C, T*B] at `rate` from here on; keys: I32 [B], of the batch. Fused form only.
+    void          set_dropout(float rate, ggml_tensor * keys);
+    ggml_tensor * dropout(ggml_tensor * x);  // x itself, unless it was set
+
     // Rotates the first n_rot of n_heads heads of each token by its position in the sample.
     ggml_tensor *
     rope(ggml_tensor * x, int64_t T, int64_t n_heads, int64_t n_rot, int64_t D, const Rope & rope);
@@ -118,6 +122,9 @@ private:
     Form                                              form_;
     ggml_type                                         compute_;
     const Backend *                                   backend_;
+    float                                             dropout_      = 0.0f;
+    ggml_tensor *                                     dropout_keys_ = nullptr;
+    int32_t                                           n_dropouts_   = 0;
     std::unordered_set<const ggml_tensor *>           kept_;
     std::unordered_map<const ggml_tensor *, GradRule> rules_;
     std::unordered_map<int64_t, ggml_tensor *>        masks_;  // by T

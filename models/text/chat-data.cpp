@@ -144,6 +144,7 @@ Batch ChatData::train(uint64_t step, int64_t n) {
         const uint64_t at = step * static_cast<uint64_t>(options_.batch) + static_cast<uint64_t>(i);
         train_.add(order(at / n_all)[at % n_all], batch);
     }
+    batch.add_dropout_keys(options_.seed, step, options_.host);
     return batch;
 }
 

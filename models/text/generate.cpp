@@ -232,7 +232,10 @@ std::string generate_from(
     const Removed file{folder + "/.sample.gguf"};
     save_model(file.path, config, keys, weights, WeightType::f32);
     const BaseWeights * base = config.lora.base.get();
-    Generator           generator(base ? base->path() : file.path, threads, base ? file.path : "");
+    if (base) {
+        base->release();  // libllama maps it, too
+    }
+    Generator generator(base ? base->path() : file.path, threads, base ? file.path : "");
     return generator.run(prompt, options);
 }
 

@@ -8,7 +8,9 @@
 namespace gt {
 
 Batch TextData::train(uint64_t step, int64_t n) {
-    return tokens_.train(options_.seed, step, options_.host, 0, n, options_.T);
+    Batch batch = tokens_.train(options_.seed, step, options_.host, 0, n, options_.T);
+    batch.add_dropout_keys(options_.seed, step, options_.host);
+    return batch;
 }
 
 Score TextData::validate(Evaluator & evaluator, bool) {

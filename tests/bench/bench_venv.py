@@ -8,9 +8,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def venv_python():
+def venv_python(*more):
+    """more: other packages that the benchmark needs."""
+    packages = ["torch", "numpy", *more]
     python = Path(os.environ.get("GT_BENCH_VENV", ROOT / "build" / "bench-venv")) / "bin" / "python"
-    if not python.exists() or subprocess.run([python, "-c", "import torch, numpy"], capture_output=True).returncode:
+    if not python.exists() or subprocess.run([python, "-c", "import " + ", ".join(packages)], capture_output=True).returncode:
         subprocess.run([sys.executable, "-m", "venv", python.parent.parent], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", "numpy"], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     return str(python)

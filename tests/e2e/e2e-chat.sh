@@ -26,6 +26,23 @@ for i in "${!names[@]}"; do
 done
 echo "e2e-chat: twenty chats answered word for word"
 
+# an adapter learns other answers, on a quantized base
+places=("${places[@]:7}" "${places[@]:0:7}")
+for i in "${!names[@]}"; do
+    answer[i]="Near the ${places[i]}, at $((i * 41 % 24))."
+    printf '{"messages":[{"role":"user","content":"%s"},{"role":"assistant","content":"%s"}]}\n' "${question[i]}" "${answer[i]}"
+done >others.jsonl
+"$bin/export" chat-trained.gguf --type q8_0 -o base.gguf >/dev/null
+expect 0 "adapter of rank 16 on all matrices" train -m base.gguf others.jsonl --lora 16 --val-fraction 0 --epochs 320 --batch 8 --lr 0.01 --export lora.gguf
+for i in "${!names[@]}"; do
+    said=$("$bin/generate" -m base.gguf --lora lora.gguf --chat -p "${question[i]}" --temp 0 --no-echo --threads 1)
+    [ "$said" = "${answer[i]}" ] || fail "${question[i]}: $said, not ${answer[i]}"
+done
+expect 0 "bits per byte" "$bin/evaluate" -m base.gguf --lora lora.gguf others.jsonl --threads 1
+awk -v a="$(losses base-run | awk '$3 { loss = $3 } END { print loss }')" '{ d = $2 - a; exit !(d < 0.01 && d > -0.01) }' out.txt ||
+    fail "the last loss of $(losses base-run | tail -1), evaluate --lora: $(cat out.txt)"
+echo "e2e-chat: twenty other answers of the adapter, word for word"
+
 # the same measures from libllama and from training
 expect 0 "bits per byte" "$bin/evaluate" -m chat-trained.gguf chats.jsonl --threads 1
 awk '{ exit !($2 < 0.05) }' out.txt || fail "evaluate: $(cat out.txt)"

@@ -40,7 +40,7 @@ for host in ben cleo; do
 done
 grep -q "fetching the model from the run" README.md/out.txt || fail "cleo did not take the model from the run"
 ! cmp -s README.md/anna-trained.gguf README.md/small-trained.gguf || fail "two hosts trained the model of one"
-[ -s tools-fine-tune.md/mine.gguf ] || fail "the commands of tools/fine-tune.md did not make mine.gguf"
+[ -s tools-fine-tune.md/mine-lora.gguf ] && [ -s tools-fine-tune.md/mine.gguf ] || fail "the commands of tools/fine-tune.md did not make mine-lora.gguf and mine.gguf"
 [ -s tools-README.md/tiny-f16.gguf ] || fail "the commands of tools/README.md did not make tiny-f16.gguf"
 
 # files in `code` from the top folder (a name with * is a pattern), links from the page's folder

@@ -1,6 +1,9 @@
 // Adapters: gradients on a quantized base, and the same logits in our graph, in llama.cpp, and merged.
+#include "ggml-train/cpu/kernels.h"
+#include "ggml-train/gguf/gguf-read.h"
 #include "ggml-train/gguf/gguf-write.h"
 #include "models/base-weights.h"
+#include "models/merge.h"
 #include "models/text/generate.h"
 #include "tests/catch.h"
 #include "tests/models/stirred-model.h"
@@ -51,15 +54,33 @@ static ModelFile stirred_adapter(const std::string & base, const LoraConfig & lo
 
 static const LoraConfig kLora{.rank = 8, .alpha = 16.0f, .on = "", .base = nullptr};
 
-// All gradients of one micro-batch.
-static std::vector<float> gradients(const ModelFile & file, int n_threads) {
+// Samples with keys of dropout.
+static Batch some_samples(int64_t n) {
+    Batch batch     = some_tokens(n * kT);
+    batch.n_samples = n;
+    batch.add_dropout_keys(5, 3, "anna");
+    return batch;
+}
+
+// All gradients of n samples in micro-batches of B.
+static std::vector<float> gradients(
+    const ModelFile & file,
+    int               n_threads,
+    float             dropout   = 0.0f,
+    int64_t           n         = 1,
+    int64_t           B         = 1,
+    Recompute         recompute = Recompute::cheap
+) {
     const Backend backend("cpu", n_threads);
     const auto    model = make_model(backend, file.config, true);
     for (const ModelTensor & tensor : file.tensors) {
         model->weights().set(model->weights().at(tensor.spec.name), tensor.data);
     }
-    StepGraph graph(backend, *model, {.B = 1, .T = kT});
-    graph.run(some_tokens(kT), 1.0f / kT);
+    StepGraph graph(backend, *model, {.B = B, .T = kT, .recompute = recompute, .dropout = dropout});
+    const Batch batch = some_samples(n);
+    for (int64_t i = 0; i < n; i += B) {
+        graph.run(batch.part(i, i + B), 1.0f / static_cast<float>(n * kT), i == 0);
+    }
     std::vector<float> all;
     for (const Param & param : model->params()) {
         std::vector<float> grad(static_cast<size_t>(n_elements(param)));
@@ -69,8 +90,10 @@ static std::vector<float> gradients(const ModelFile & file, int n_threads) {
     return all;
 }
 
-// Both read the same F32 values of the weights and never round activations: only the order of sums of at
-// most 512 products differs, 512 * 2^-24 = 3e-5 of the sum of magnitudes.
+// Both bases give the same F32 weights, and activations are never rounded: gradients differ only because products
+// are summed in another order. A sum of n products in F32 is off by at most n u of the sum of magnitudes, u = 2^-24.
+// The longest sums here have 512 products: 3e-5. A path through two blocks has 28 such sums, so that 28 times as much
+// is the worst case; their errors have random signs, and the check is the bound of a single one.
 TEST_CASE("adapter_gradients_on_a_quantized_base_are_those_on_its_f32_values") {
     const std::pair<const char *, ggml_type> cases[] = {
         {"llama", GGML_TYPE_Q4_K},   {"llama", GGML_TYPE_Q6_K}, {"llama", GGML_TYPE_Q8_0},
@@ -93,20 +116,23 @@ TEST_CASE("adapter_gradients_on_a_quantized_base_are_those_on_its_f32_values") {
 }
 
 TEST_CASE("gradients_of_an_adapter_are_central_differences_of_the_loss") {
+    const float   dropout = GENERATE(0.0f, 0.3f);
     const Scratch dir;
     save_as(dir / "m.gguf", stirred_model("qwen3", kSizes), GGML_TYPE_Q8_0);
     LoraConfig lora               = kLora;
     lora.on                       = "attn_q,ffn_down";  // only some of the matrices side by side
     ModelFile                file = stirred_adapter(dir / "m.gguf", lora);
-    const std::vector<float> grad = gradients(file, 1);
+    const std::vector<float> grad = gradients(file, 1, dropout);
     const Backend            backend("cpu", 1);
     const auto               model = make_model(backend, file.config, false);
-    StepGraph  graph(backend, *model, {.B = 1, .T = kT, .goal = GraphOptions::Goal::loss});
+    StepGraph                graph(
+                       backend, *model, {.B = 1, .T = kT, .dropout = dropout, .goal = GraphOptions::Goal::loss}
+                   );
     const auto loss = [&] {
         for (const ModelTensor & tensor : file.tensors) {
             model->weights().set(model->weights().at(tensor.spec.name), tensor.data);
         }
-        return graph.run(some_tokens(kT)) / kT;
+        return graph.run(some_samples(1)) / kT;
     };
     size_t at      = 0;
     double largest = 0.0, worst = 0.0;
@@ -126,6 +152,42 @@ TEST_CASE("gradients_of_an_adapter_are_central_differences_of_the_loss") {
     INFO("largest " << largest << ", worst " << worst);
     CHECK(largest > 1e-4);
     CHECK(worst < 1e-2 * largest);
+}
+
+// What is dropped depends on the sample, so that threads, ranks and micro-batches change rounding only.
+TEST_CASE("dropout_of_an_adapter_depends_on_the_sample_alone") {
+    const Scratch dir;
+    save_model(dir / "m.gguf", stirred_model("llama", kSizes));
+    const ModelFile file = stirred_adapter(dir / "m.gguf", kLora);
+    const auto      want = gradients(file, 1, 0.2f, 2, 2);
+    CHECK(difference(gradients(file, 1, 0.0f, 2, 2), want) > 1e-2f);
+    CHECK(difference(gradients(file, 1, 0.2f, 2, 1), want) < 1e-5f);
+    CHECK(difference(gradients(file, 3, 0.2f, 2, 2), want) < 1e-5f);
+    CHECK(gradients(file, 1, 0.2f, 2, 2, Recompute::all) == want);
+}
+
+TEST_CASE("dropout_drops_its_share_and_keeps_the_mean") {
+    constexpr int64_t        B = 3, T = 50, C = 203;
+    const std::vector<float> x(static_cast<size_t>(B * T * C), 1.0f);
+    std::vector<float>       y(x.size());
+    const int32_t            keys[] = {1, 2, 1};
+    cpu::dropout(
+        {}, {.B = B, .T = T, .C = C, .keys = keys, .layer = 4, .rate = 0.2f}, x.data(), y.data()
+    );
+    double sum = 0.0, n_dropped = 0.0;
+    for (const float value : y) {
+        sum += value;
+        n_dropped += value == 0.0f;
+    }
+    const double n = static_cast<double>(y.size());
+    // five standard deviations
+    CHECK(std::fabs(n_dropped / n - 0.2) < 5.0 * std::sqrt(0.2 * 0.8 / n));
+    CHECK(std::fabs(sum / n - 1.0) < 5.0 * std::sqrt(0.2 / 0.8 / n));
+    const auto sample = [&](int64_t b) {
+        return std::vector<float>(y.begin() + b * T * C, y.begin() + (b + 1) * T * C);
+    };
+    CHECK(sample(0) == sample(2));
+    CHECK(sample(0) != sample(1));
 }
 
 TEST_CASE("llama_cpp_computes_our_logits_of_base_and_adapter_and_of_the_merged_model") {
@@ -165,6 +227,37 @@ TEST_CASE("llama_cpp_computes_our_logits_of_base_and_adapter_and_of_the_merged_m
         CHECK(again.config.lora.rank == 8);
         CHECK(again.at(file.tensors[0].spec.name).data == file.tensors[0].data);
     }
+}
+
+// A Llama with a bias that its graph would ignore.
+TEST_CASE("a_base_with_tensors_of_another_model_is_refused") {
+    const Scratch dir;
+    ModelFile     qwen = stirred_model("qwen2", kSizes);
+    save_model(dir / "qwen.gguf", qwen);
+    const auto keys = open_gguf(dir / "qwen.gguf");
+    for (const char * key :
+         {"context_length", "embedding_length", "block_count", "feed_forward_length",
+          "attention.head_count", "attention.head_count_kv"}) {
+        const auto value = find_int(keys.get(), std::string("qwen2.") + key, "");
+        gguf_set_val_u32(
+            qwen.keys.get(), (std::string("llama.") + key).c_str(), static_cast<uint32_t>(*value)
+        );
+    }
+    gguf_set_val_f32(qwen.keys.get(), "llama.attention.layer_norm_rms_epsilon", 1e-6f);
+    GgufWriter writer(dir / "odd.gguf");
+    gguf_set_kv(writer.keys(), qwen.keys.get());
+    gguf_set_val_str(writer.keys(), "general.architecture", "llama");
+    for (const ModelTensor & tensor : qwen.tensors) {
+        writer.declare(tensor.spec.name, tensor.spec.ne, GGML_TYPE_F32);
+    }
+    for (const ModelTensor & tensor : qwen.tensors) {
+        writer.write(tensor.data.data(), tensor.data.size() * sizeof(float));
+    }
+    writer.commit();
+    CHECK_THAT(
+        error_of([&] { load_for_adapter(dir / "odd.gguf", kLora); }),
+        Contains("odd.gguf: tensor blk.0.attn_q.bias is not part of a llama model as we train it")
+    );
 }
 
 TEST_CASE("wrong_adapters_are_refused_with_a_reason") {

@@ -38,7 +38,8 @@ MemoryPlan::activations(const ModelConfig & whole, int64_t n_blocks, const RunPl
                 .recompute  = plan.recompute ? Recompute::all : Recompute::cheap,
                 .mixup      = plan.mixup,
                 .depth      = plan.depth,
-                .packed     = plan.packed}
+                .packed     = plan.packed,
+                .dropout    = plan.dropout}
            );
         return static_cast<double>(graph.activation_bytes());
     };

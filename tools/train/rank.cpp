@@ -191,11 +191,13 @@ void TrainRank::make_graphs(const RunPlan & plan, const ModelConfig & config) {
         .smoothing  = plan.smoothing,
         .mixup      = plan.mixup,
         .depth      = plan.depth,
-        .packed     = plan.packed};
+        .packed     = plan.packed,
+        .dropout    = plan.dropout};
     graph_ = std::make_unique<WatchedGraph>(slowed(make_graph(options), plan.batch), watch_, true);
     options.goal      = plan.logits ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
     options.smoothing = 0.0f;
     options.mixup = options.depth = false;
+    options.dropout               = 0.0f;
     eval_ = std::make_unique<WatchedGraph>(make_graph(options), watch_, false);
 }
 

@@ -288,8 +288,7 @@ static float default_lr(int64_t n_params, const OptimOptions & optim) {
     return static_cast<float>(default_lr_factor(optim) * adamw);
 }
 
-// Of an adapter with AdamW, for any size.
-constexpr double kLoraRate = 2e-4;
+constexpr double kLoraRate = 2e-4;  // of an adapter of any size, with AdamW
 
 // Weights that are trained already would be spoilt by the rate for new ones.
 static bool is_continued(const RunModel & model) {
@@ -449,6 +448,7 @@ RunPlan make_plan(
     plan.mixup           = in.mixup;
     plan.depth           = in.depth;
     plan.packed          = in.packed;
+    plan.dropout         = in.dropout;
     plan.steps           = whole_rounds(train);
     plan.threads         = threads_of(plan);
     const auto n_devices = static_cast<int>(parse_devices(plan.device).size());

@@ -27,6 +27,7 @@ struct RunInput {
     bool        logits       = false;          // validation needs logits
     bool        mixup = false, depth = false;  // used by the batches: see batch.h
     bool        packed  = false;               // the same
+    float       dropout = 0.0f;                // of an adapter
     bool        alone   = true;                // no other hosts
     double      up_rate = 0.0;                 // bytes per second that this host may send; 0: any
     std::string data_text;                     // for the summary: "1.02M tokens in 3 files, ..."

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Models made by other programs: unusual files train as the plain one does, or are refused with a reason, whole
+# and with an adapter.   usage: e2e-others.sh BIN_DIR WORK_DIR
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+source "$here/gguf-venv.inc.sh" "$2"
+source "$here/e2e.inc.sh" e2e-others "$1" "$2"
+tiny llama source.gguf
+"$python_gguf" "$here/odd_gguf.py" source.gguf . 2>python.txt || { cat python.txt; fail "odd_gguf.py failed"; }
+
+# first_loss MODEL FLAG...: of a step that changes nothing
+first_loss() {
+    local model=$1
+    shift
+    rm -rf run
+    train -m "$model.gguf" text.txt --steps 1 --lr 1e-30 --val-fraction 0 --sample-tokens 1 --out run --export x.gguf "$@" >out.txt 2>&1 ||
+        { cat out.txt; fail "$model.gguf $*: did not train"; }
+    losses run | awk 'NR == 2 { print $3 }'
+}
+for lora in "" "--lora 2"; do
+    want=$(first_loss plain $lora)
+    # weights of mixed-types are rounded
+    for model in aligned without-optional-keys other-keys reversed-order own-output padded mixed-types; do
+        got=$(first_loss "$model" $lora)
+        awk -v got="$got" -v want="$want" 'BEGIN { d = got - want; exit !(d < 2e-4 && d > -2e-4) }' ||
+            fail "$model.gguf $lora: loss $got, of the plain model $want"
+    done
+    refused() { expect 1 "$2" train -m "$1.gguf" text.txt --steps 1 --out refused $lora; }
+    refused biases "biases.gguf: tensor blk.0.attn_q.bias is not part of a llama model as we train it"
+    refused other-values "other-values.gguf: this llama model has values of another size than keys, which we do not train"
+    refused unequal-layers "llama.attention.head_count_kv differs between layers; we train models of equal layers"
+    refused experts "experts.gguf: this llama model has experts, which we do not train"
+    refused split "split.gguf: is one file of a split model; join them with llama-gguf-split --merge"
+done
+echo "e2e-others: passed"
