@@ -6,7 +6,8 @@ set -euo pipefail
 source "$(dirname "$0")/e2e.inc.sh" e2e-install "$1" "$2"
 cmake --install "$bin/.." --prefix "$work/prefix" >install.txt || { tail install.txt; fail "cmake --install"; }
 installed=$work/prefix/bin
-[ "$(ls "$installed" | tr '\n' ' ')" = "ggml-train new-model prepare-data train-gpt train-vit " ] ||
+module=$(cd "$bin" && ls libggml-vulkan.so 2>/dev/null || true)  # with -DGT_VULKAN=ON
+[ "$(ls "$installed" | tr '\n' ' ')" = "ggml-train ${module:+$module }new-model prepare-data train-gpt train-vit " ] ||
     { ls -l "$installed"; fail "other programs are installed than expected"; }
 
 # every verb, by its name in the build folder and after ggml-train
