@@ -20,14 +20,14 @@ if [ "$what" = unit ]; then
     exit
 fi
 
-gt_install $GT_TEST_PACKAGES
+gt_install $GT_TEST_PACKAGES $GT_VULKAN_PACKAGES
 if ! command -v nvcc >/dev/null; then
     echo "!! nvcc not found: the CUDA kernels are not compiled in this check" >&2
     [ "${GT_REQUIRE_CUDA:-0}" = 0 ] || { echo "!! GT_REQUIRE_CUDA is set: install NVIDIA's toolkit" >&2; exit 1; }
 fi
 
 say "build"
-gt_configure build -DGT_WERROR=ON
+gt_configure build -DGT_WERROR=ON -DGT_VULKAN=ON "-DGT_CUDA_ARCHS=75;86;89;120"
 cmake --build build
 
 say "unit tests under address and undefined-behaviour sanitizers"
@@ -37,4 +37,4 @@ cmake --build build-asan --target unit-tests
 ctest --test-dir build-asan -L unit -j 2
 
 say "all tests"
-ctest --test-dir build -j 2
+GT_REQUIRE_VULKAN=1 ctest --test-dir build -j 2

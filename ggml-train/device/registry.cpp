@@ -88,6 +88,8 @@ ggml_backend_reg_t find_backend(const std::string & name) {
     if (!std::filesystem::exists(module)) {
         return nullptr;
     }
+    ggml_log_set([](ggml_log_level, const char *, void *) {}, nullptr);  // the Error says it
+    ggml_backend_reg_t reg = ggml_backend_load(module.c_str());
     ggml_log_set(
         [](ggml_log_level level, const char * text, void *) {
             if (level == GGML_LOG_LEVEL_ERROR) {
@@ -96,11 +98,10 @@ ggml_backend_reg_t find_backend(const std::string & name) {
         },
         nullptr
     );
-    ggml_backend_reg_t reg = ggml_backend_load(module.c_str());
     if (!reg) {
         throw Error(
-            "--device " + name + ": cannot load " + module.string() + "; install the driver of " +
-            "the device and its libraries (ldd names those that are missing)"
+            "--device " + name + ": no driver found: " + module.string() + " does not start; " +
+            "install the driver of the device, and the libraries that ldd does not find"
         );
     }
     return reg;

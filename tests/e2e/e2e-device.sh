@@ -11,14 +11,6 @@ run="-m s.gguf --data text.txt --eval-batches 1 --micro 2 --steps 3 --log-every 
 demo="$run --replicator demo"
 smooth="$run --replicator none --rule adamw"  # takes no signs of noise
 
-# close A B PART ROWS DIFFER: losses of B within PART of those of A, of at least ROWS steps, at least DIFFER not equal
-close() {
-    paste -d, "$1/metrics.csv" "$2/metrics.csv" | awk -F, -v part="$3" -v least="$4" -v other="$5" \
-        -v n="$(head -1 "$1/metrics.csv" | tr , '\n' | grep -nx loss | cut -d: -f1)" '
-        NR > 1 && $n != "" { a = $n; b = $(NF / 2 + n); ++rows; if (a != b) ++differ; if (b < (1 - part) * a || b > (1 + part) * a) bad = 1 }
-        END { exit bad || rows < least || differ < other }'
-}
-
 # two devices over NCCL, ggml's ops: losses and weights of two CPU ranks
 train $demo --ranks 2 --portable --out cpu --export cpu.gguf >out.txt 2>&1 || { cat out.txt; fail "CPU ranks failed"; }
 train $demo --device fake:0,fake:1 --portable --out fake --export fake.gguf >out.txt 2>&1 || { cat out.txt; fail "two devices failed"; }
@@ -73,14 +65,7 @@ done
 expect 1 "--compute bf16: the fused ops of the CPU are F32" train $small --compute bf16 --out no
 
 # images, whole and block by block
-python3 - <<'PY'
-import random, struct
-random.seed(1)
-for name, n in ("train", 24), ("t10k", 8):
-    open(f"{name}-images-idx3-ubyte", "wb").write(struct.pack(">4I", 2051, n, 8, 8) + random.randbytes(64 * n))
-    open(f"{name}-labels-idx1-ubyte", "wb").write(struct.pack(">2I", 2049, n) + bytes(i % 3 for i in range(n)))
-PY
-"$bin/new-model" --arch vit --layers 3 --width 32 --heads 2 --image 8 --patch 4 --channels 1 --classes 3 -o vit.gguf >/dev/null
+tiny_images
 vit() {
     "$bin/train-vit" -m vit.gguf --data . --eval-batches 1 --steps 3 --batch 4 --micro 1 --log-every 1 --threads 1 --mixup 0.2 \
         --stochastic-depth 0.2 --smoothing 0.1 "$@" >out.txt 2>&1 || { cat out.txt; fail "train-vit $* failed"; }

@@ -6,7 +6,8 @@ set -euo pipefail
 source "$(dirname "$0")/e2e.inc.sh" e2e-install "$1" "$2"
 cmake --install "$bin/.." --prefix "$work/prefix" >install.txt || { tail install.txt; fail "cmake --install"; }
 installed=$work/prefix/bin
-[ "$(ls "$installed" | tr '\n' ' ')" = "ggml-train new-model prepare-data train-gpt train-vit " ] ||
+module=$(cd "$bin" && ls libggml-vulkan.so 2>/dev/null || true)  # with -DGT_VULKAN=ON
+[ "$(ls "$installed" | tr '\n' ' ')" = "ggml-train ${module:+$module }new-model prepare-data train-gpt train-vit " ] ||
     { ls -l "$installed"; fail "other programs are installed than expected"; }
 
 for file in bash-completion/completions/train-gpt zsh/site-functions/_ggml-train zsh/vendor-completions/_ggml-train man/man1/train-gpt.1; do

@@ -9,6 +9,7 @@ mkdir -p "$work"
 work=$(cd "$work" && pwd)
 cd "$work"
 export XDG_CACHE_HOME="$work/cache" XDG_CONFIG_HOME="$work/config"
+export VK_ICD_FILENAMES=/nowhere.json VK_DRIVER_FILES=/nowhere.json  # --device auto shall load no Vulkan driver
 
 fail() { echo "$name: $*" >&2; exit 1; }
 
@@ -49,6 +50,26 @@ small() { unless_given "$*" "--threads 1" "--batch 4" "--sample-tokens 8"; }
 losses() {
     awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i }
              { print $at["step"], $at["tokens"], $at["loss"], $at["lr"], $at["grad_norm"], $at["val_loss"] }' "$1/metrics.csv"
+}
+
+# close A B PART ROWS DIFFER: losses of B within PART of those of A, of at least ROWS steps, at least DIFFER not equal
+close() {
+    paste -d, "$1/metrics.csv" "$2/metrics.csv" | awk -F, -v part="$3" -v least="$4" -v other="$5" \
+        -v n="$(head -1 "$1/metrics.csv" | tr , '\n' | grep -nx loss | cut -d: -f1)" '
+        NR > 1 && $n != "" { a = $n; b = $(NF / 2 + n); ++rows; if (a != b) ++differ; if (b < (1 - part) * a || b > (1 + part) * a) bad = 1 }
+        END { exit bad || rows < least || differ < other }'
+}
+
+# tiny_images: vit.gguf, and 24 pictures of 3 classes to train it on, in this folder
+tiny_images() {
+    python3 - <<'PY'
+import random, struct
+random.seed(1)
+for name, n in ("train", 24), ("t10k", 8):
+    open(f"{name}-images-idx3-ubyte", "wb").write(struct.pack(">4I", 2051, n, 8, 8) + random.randbytes(64 * n))
+    open(f"{name}-labels-idx1-ubyte", "wb").write(struct.pack(">2I", 2049, n) + bytes(i % 3 for i in range(n)))
+PY
+    "$bin/new-model" --arch vit --layers 3 --width 32 --heads 2 --image 8 --patch 4 --channels 1 --classes 3 -o vit.gguf >/dev/null
 }
 
 # wait_for_step FOLDER N PID: waits until the run has done N steps or has ended
