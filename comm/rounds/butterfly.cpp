@@ -236,17 +236,19 @@ void Butterfly::average_our_share(uint64_t index) {
         if (work_->outputs.contains(j) || averager != host_ || work_->shards.empty()) {
             continue;
         }
-        if (!work_->ours.contains(j)) {
+        const auto known = work_->ours.find(j);
+        if (known == work_->ours.end() || known->second.incarnation != client_.incarnation()) {
             const auto mean = average(j);
             if (!mean) {
                 continue;  // it will be assigned to another host
             }
-            put(inputs, client_.next_index(), codec_.n_shards + j, *mean);
-            work_->ours[j] = {mean->size(), digest256(*mean)};
+            // never dropped: if this round closes without us, a later message lists it
+            put(inputs, kNone, codec_.n_shards + j, *mean);
+            work_->ours[j] = {host_, client_.incarnation(), mean->size(), digest256(*mean)};
         }
         list.u16(static_cast<uint64_t>(j));
-        list.u64(work_->ours[j].first);
-        list.raw(work_->ours[j].second);
+        list.u64(work_->ours[j].size);
+        list.raw(work_->ours[j].digest);
         ++n;
     }
     WireWriter body;

@@ -67,9 +67,8 @@ private:
         OpenedRound inputs;  // the first commit, and whether it lists our message
         std::vector<std::vector<Shard>> shards;  // by host in commit order, then by shard
         std::map<int, Shard>            outputs;
-        std::map<int, std::pair<uint64_t, Key32>>
-                                 ours;  // outputs that we have put: size and digest
-        std::vector<std::string> averagers;
+        std::map<int, Shard>            ours;  // outputs that we have put
+        std::vector<std::string>        averagers;
     };
 
     void                 begin(OpenedRound opened);

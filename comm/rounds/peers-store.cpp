@@ -72,11 +72,25 @@ public:
 
 }  // namespace
 
-// Throws Stopped if the user wants to stop; not within a dense exchange, which has no place in a mark.
-void StorePeers::wait_or_give_up(Time since, const std::string & for_what, Millis pause) {
-    if (options_.stop && options_.stop() && !(butterfly_ && butterfly_->is_busy())) {
+// Throws Stopped if the user wants to stop. A dense exchange has no place in a mark: it is completed
+// first or, if that takes long, given up with all since the last checkpoint.
+void StorePeers::check_stop(Time since, const std::string & for_what) {
+    if (!options_.stop || !options_.stop()) {
+        return;
+    }
+    if (!butterfly_ || !butterfly_->is_busy()) {
         throw Stopped("stopped while waiting " + for_what);
     }
+    if (now() - since > options_.lost_after) {
+        throw Error(
+            "stopped while waiting " + for_what +
+            ", within an exchange; run the same command to resume from the last checkpoint"
+        );
+    }
+}
+
+void StorePeers::wait_or_give_up(Time since, const std::string & for_what, Millis pause) {
+    check_stop(since, for_what);
     const auto  waited  = std::chrono::duration_cast<std::chrono::seconds>(now() - since);
     std::string trouble = messages_.trouble();
     trouble             = trouble.empty() ? "" : "; our upload fails: " + trouble;
@@ -169,7 +183,11 @@ bool StorePeers::is_behind(bool admission) {
 
 std::optional<Collected> StorePeers::missed(bool admission) {
     try {
-        return is_behind(admission) ? std::optional(collect_next()) : std::nullopt;
+        if (!is_behind(admission)) {
+            return std::nullopt;
+        }
+        check_stop(now(), "for a round");  // rounds that are there are replayed without waiting
+        return collect_next();
     } catch (const Stopped &) {
         return Collected{.is_stopped = true};
     }

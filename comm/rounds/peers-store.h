@@ -55,6 +55,7 @@ private:
     void                put_slice(uint64_t step, Applied::Slice slice);
     RoundClient::Upload upload();
     void                leave();
+    void                check_stop(Time since, const std::string & for_what);
     void                wait_or_give_up(Time since, const std::string & for_what, Millis pause);
 
     Store &                      store_;

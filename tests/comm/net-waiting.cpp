@@ -59,6 +59,9 @@ TEST_CASE("a_host_that_is_stopped_while_it_waits_saves_its_place_and_leaves", "[
     );
     CHECK_FALSE(peers.missed(false));
     REQUIRE(sequencer.poll(now()));
+    is_asked = true;  // rounds to replay: it stops before the next one
+    CHECK(peers.missed(true).value().is_stopped);
+    is_asked = false;
     REQUIRE(peers.missed(true));  // the empty round that admits it
     peers.publish(0, 1, Bytes(10));
     is_asked = true;
