@@ -31,9 +31,9 @@ TEST_CASE("a_second_hub_on_the_same_folder_is_refused_and_hurts_nothing", "[hub]
             .status;
     };
     CHECK(put(0) == 202);
-    CHECK_THAT(error_of([&] { Hub second(options); }), Catch::Contains("another hub"));
+    CHECK_THAT(error_of([&] { Hub second(options); }), ContainsSubstring("another hub"));
     options.address = "127.0.0.1:" + std::to_string(hub.port());
-    CHECK_THAT(error_of([&] { Hub second(options); }), Catch::Contains("another hub"));
+    CHECK_THAT(error_of([&] { Hub second(options); }), ContainsSubstring("another hub"));
     CHECK(put(1) == 201);
     CHECK(holds(hub.store(), "large", value));
 }
@@ -166,7 +166,7 @@ TEST_CASE("a_host_is_a_client_of_its_own_hub_if_that_runs_already", "[hub]") {
     }
     options.keys = keys_of('B');  // the port is another run's
     Hub another(options);
-    CHECK_THAT(error_of([&] { meet(hosts, "anna", own); }), Catch::Contains("in use"));
+    CHECK_THAT(error_of([&] { meet(hosts, "anna", own); }), ContainsSubstring("in use"));
 }
 
 namespace {
@@ -239,7 +239,7 @@ TEST_CASE("a_full_hub_still_takes_records", "[hub]") {
                 disk.put(paths.message(1, format("host%d", n_messages), 1), Bytes(10'000), false);
             }
         }),
-        Catch::Contains("full")
+        ContainsSubstring("full")
     );
     CHECK(n_messages > 90);
     CHECK(disk.is_nearly_full());
@@ -269,6 +269,6 @@ TEST_CASE("the_hub_names_folders_of_other_runs", "[hub]") {
     hub.store().put(RunPaths(keys_of('A').run).settings(), Bytes{1});
     CHECK_THAT(
         read_text(folder / "hub/=hub/hub.log"),
-        Catch::Contains("r00000000000000ff/ has 1 bytes of another run")
+        ContainsSubstring("r00000000000000ff/ has 1 bytes of another run")
     );
 }

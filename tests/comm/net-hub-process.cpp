@@ -61,7 +61,7 @@ TEST_CASE("a_killed_hub_loses_nothing_that_it_acknowledged", "[hub]") {
     CHECK(n_lost == 0);
     CHECK(std::filesystem::is_empty(hub.path() + "/=tmp"));
     hub.kill(SIGTERM);
-    CHECK_THAT(hub.output(), Catch::Contains("listening on port"));
+    CHECK_THAT(hub.output(), ContainsSubstring("listening on port"));
 }
 
 // A power cut: the file of a message has its name, but not its bytes.
@@ -167,5 +167,5 @@ TEST_CASE("eight_hosts_meet_at_a_hub_with_256_files", "[hub]") {
     }
     CHECK(n_missing == 0);
     WARN(n_retries << " retries of " << kHosts << " hosts in " << kRounds << " rounds");
-    CHECK_THAT(read_text(hub.path() + "/=hub/hub.log"), !Catch::Contains("Too many open files"));
+    CHECK_THAT(read_text(hub.path() + "/=hub/hub.log"), !ContainsSubstring("Too many open files"));
 }

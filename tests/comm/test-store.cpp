@@ -67,7 +67,7 @@ TEST_CASE("a_folder_that_cannot_be_written_is_named", "[store]") {
         FAIL("no error");
     } catch (const Error & e) {
         CHECK_THAT(
-            e.what(), Catch::Contains("/proc/nowhere") && Catch::Contains("check the folder")
+            e.what(), ContainsSubstring("/proc/nowhere") && ContainsSubstring("check the folder")
         );
     }
 }

@@ -2,7 +2,6 @@
 #include "tests/catch.h"
 
 using namespace gt;
-using Catch::Matchers::Contains;
 
 static double g_now = 0.0;
 
@@ -30,20 +29,29 @@ TEST_CASE("a_run_alone_has_a_title_a_curve_and_no_zero_before_its_first_step") {
     RunStatus status = status_of("this machine");
     status.idle("waiting", "waiting for the data");
     CHECK_THAT(
-        status.json(), Contains("\"state\":\"waiting\",") && Contains("waiting for the data")
+        status.json(),
+        ContainsSubstring("\"state\":\"waiting\",") && ContainsSubstring("waiting for the data")
     );
-    CHECK_THAT(status.json(), !Contains("\"loss\"") && Contains("\"curve\":[]"));
+    CHECK_THAT(status.json(), !ContainsSubstring("\"loss\"") && ContainsSubstring("\"curve\":[]"));
     status.eval(0, 5.5, -1.0);
     status.step(record(1, {}), 1234.0, 10.0, 990.0);
     status.sample(1, "In the <beginning>");
     const std::string json = status.json();
-    CHECK_THAT(json, Contains("\"run\":\"small-run\"") && Contains("\"step\":1,\"steps\":100"));
-    CHECK_THAT(json, Contains("\"seconds_left\":990.0") && Contains("\"units_s\":1234.0"));
-    CHECK_THAT(json, Contains("\"validation\":[[0,5.5]]") && Contains("\"curve\":[[1,3.0]]"));
-    CHECK_THAT(json, Contains("\"samples\":8") && Contains("In the <beginning>"));
-    CHECK_THAT(json, !Contains("up_day") && !Contains("accuracy"));
+    CHECK_THAT(
+        json,
+        ContainsSubstring("\"run\":\"small-run\"") && ContainsSubstring("\"step\":1,\"steps\":100")
+    );
+    CHECK_THAT(
+        json, ContainsSubstring("\"seconds_left\":990.0") && ContainsSubstring("\"units_s\":1234.0")
+    );
+    CHECK_THAT(
+        json,
+        ContainsSubstring("\"validation\":[[0,5.5]]") && ContainsSubstring("\"curve\":[[1,3.0]]")
+    );
+    CHECK_THAT(json, ContainsSubstring("\"samples\":8") && ContainsSubstring("In the <beginning>"));
+    CHECK_THAT(json, !ContainsSubstring("up_day") && !ContainsSubstring("accuracy"));
     status.ended(true);
-    CHECK_THAT(status.json(), Contains("\"state\":\"finished\""));
+    CHECK_THAT(status.json(), ContainsSubstring("\"state\":\"finished\""));
 }
 
 TEST_CASE("a_killed_host_is_late_then_gone_and_one_that_leaves_has_left") {
@@ -56,29 +64,33 @@ TEST_CASE("a_killed_host_is_late_then_gone_and_one_that_leaves_has_left") {
         return status.json();
     };
     // the first message of a host has no loss: its curve begins with the second one
-    CHECK_THAT(round({sent("ben", 4, 0.0)}), Contains("\"age\":0.0,\"samples\":4,"));
+    CHECK_THAT(round({sent("ben", 4, 0.0)}), ContainsSubstring("\"age\":0.0,\"samples\":4,"));
     CHECK_THAT(
-        round({sent("ben", 4, 2.5)}), Contains("\"curve\":[[2,2.5]]") && !Contains("[1,0.0]")
+        round({sent("ben", 4, 2.5)}),
+        ContainsSubstring("\"curve\":[[2,2.5]]") && !ContainsSubstring("[1,0.0]")
     );
     const HostReport late{.name = "ben", .is_member = true}, removed{.name = "ben"};
     round({late});
     round({late});
     CHECK_THAT(
-        round({late}), Contains("\"state\":\"late\",\"age\":3.0") &&
-                           Contains("ben has sent nothing since step 2\"")
+        round({late}), ContainsSubstring("\"state\":\"late\",\"age\":3.0") &&
+                           ContainsSubstring("ben has sent nothing since step 2\"")
     );
     CHECK_THAT(
-        round({removed}), Contains("\"state\":\"gone\"") &&
-                              Contains("ben is gone since step 2; the run continues without it")
+        round({removed}),
+        ContainsSubstring("\"state\":\"gone\"") &&
+            ContainsSubstring("ben is gone since step 2; the run continues without it")
     );
     CHECK_THAT(
-        round({sent("ben", 8, 2.4)}), Contains("ben is back") && !Contains("\"state\":\"gone\"")
+        round({sent("ben", 8, 2.4)}),
+        ContainsSubstring("ben is back") && !ContainsSubstring("\"state\":\"gone\"")
     );
     CHECK_THAT(
-        round({removed}), Contains("\"state\":\"left\"") && Contains("ben left after step 7")
+        round({removed}),
+        ContainsSubstring("\"state\":\"left\"") && ContainsSubstring("ben left after step 7")
     );
     // a host that was never seen is not shown
-    CHECK_THAT(round({{.name = "cleo"}}), !Contains("cleo"));
+    CHECK_THAT(round({{.name = "cleo"}}), !ContainsSubstring("cleo"));
 }
 
 TEST_CASE("traffic_per_day_is_that_of_the_last_steps_after_a_warm_up") {

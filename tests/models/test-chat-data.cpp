@@ -8,7 +8,6 @@
 #include <set>
 
 using namespace gt;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -87,7 +86,7 @@ TEST_CASE("long_chats_are_truncated_and_counted_and_left_out_if_nothing_counts")
     none.train.push_back(chats[2]);
     CHECK_THAT(
         error_of([&] { ChatData(none, bytes(), {.T = 8, .batch = 1}); }),
-        Contains(
+        ContainsSubstring(
             "no chat has a reply of the assistant in its first 8 tokens; use a longer --context"
         )
     );

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 using namespace gt;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -172,7 +171,7 @@ TEST_CASE("the_assistants_tokens_count_with_the_end_of_the_turn_in_every_templat
         CHECK(row.speaker.counted(kOpen) == row.open);
         CHECK(row.speaker.marked(kTwo) == row.text);
         // a system prompt is in the text, also where the template has no place for it
-        CHECK_THAT(row.speaker.marked(kSystem), Contains("Be brief."));
+        CHECK_THAT(row.speaker.marked(kSystem), ContainsSubstring("Be brief."));
     }
 }
 
@@ -180,9 +179,10 @@ TEST_CASE("a_thinking_models_turn_counts_from_its_prompt") {
     // Qwen 3 writes an empty thought before the last reply, and no thought before earlier ones
     const Speaker     qwen("qwen2", read_text(kTemplates + "Qwen-Qwen3-0.6B.jinja"));
     const std::string text = qwen.marked(kTwo);
-    CHECK_THAT(text, Contains("<|im_start|>assistant\n[[Hello there!<|im_end|>]]"));
+    CHECK_THAT(text, ContainsSubstring("<|im_start|>assistant\n[[Hello there!<|im_end|>]]"));
     CHECK_THAT(
-        text, Contains("<|im_start|>assistant\n[[<think>\n\n</think>\n\nSee\nyou.<|im_end|>]]")
+        text,
+        ContainsSubstring("<|im_start|>assistant\n[[<think>\n\n</think>\n\nSee\nyou.<|im_end|>]]")
     );
 }
 
@@ -267,13 +267,14 @@ TEST_CASE("bad_chats_are_named_with_place_and_remedy") {
     for (const auto & [line, expected] : lines) {
         write_text(dir / "c.jsonl", good + good + good + "\n" + good + good + line + "\n" + good);
         const auto read = [&] { read_chats(list_text_files({dir / "c.jsonl"})); };
-        CHECK_THAT(error_of(read), Contains(dir / "c.jsonl" + expected));
+        CHECK_THAT(error_of(read), ContainsSubstring(dir / "c.jsonl" + expected));
     }
     write_text(dir / "c.jsonl", good);
     write_text(dir / "t.txt", "text");
     const auto mixed = [&] { read_chats(list_text_files({dir / "c.jsonl", dir / "t.txt"})); };
     CHECK_THAT(
-        error_of(mixed), Contains("t.txt is not .jsonl, but " + (dir / "c.jsonl") + " has chats")
+        error_of(mixed),
+        ContainsSubstring("t.txt is not .jsonl, but " + (dir / "c.jsonl") + " has chats")
     );
 }
 
@@ -282,7 +283,7 @@ TEST_CASE("a_template_that_is_missing_or_refuses_says_so") {
     const Tokenizer        tokenizer(keys.get(), "m.gguf");
     CHECK_THAT(
         error_of([&] { ChatTemplate(keys.get(), tokenizer, "m.gguf"); }),
-        Contains(
+        ContainsSubstring(
             "m.gguf: has no chat template (tokenizer.chat_template); take the model's instruct "
             "version, or add one: new-model --from m.gguf --chat-template FILE"
         )
@@ -290,13 +291,13 @@ TEST_CASE("a_template_that_is_missing_or_refuses_says_so") {
     gguf_set_val_str(keys.get(), "tokenizer.chat_template", "{% for %}");
     CHECK_THAT(
         error_of([&] { ChatTemplate(keys.get(), tokenizer, "m.gguf"); }),
-        Contains("m.gguf: llama.cpp cannot read its chat template")
+        ContainsSubstring("m.gguf: llama.cpp cannot read its chat template")
     );
     const Chat twice{{{"user", "a"}, {"user", "b"}, {"assistant", "c"}}, "c.jsonl:3"};
     CHECK_THAT(
         error_of([&] { mistral().encode(twice); }),
-        Contains("c.jsonl:3: the model's chat template refuses this chat") &&
-            Contains("roles must alternate")
+        ContainsSubstring("c.jsonl:3: the model's chat template refuses this chat") &&
+            ContainsSubstring("roles must alternate")
     );
 }
 
@@ -353,7 +354,7 @@ TEST_CASE("cut_and_odd_lines_never_pass_as_other_chats") {
         const size_t at = random_bits(3, i) % line.size();
         CHECK_THAT(
             error_of([&] { parse_chat(line.substr(0, at), "f:1"); }),
-            Contains("f:1: is not a JSON object")
+            ContainsSubstring("f:1: is not a JSON object")
         );
         // any other byte: refused, or a chat
         line[random_bits(4, i) % line.size()] = static_cast<char>(random_bits(5, i));

@@ -10,7 +10,6 @@
 #include <cstring>
 
 using namespace gt;
-using Catch::Matchers::Contains;
 
 static ModelFile tiny(const std::string & preset, int64_t n_vocab = 67) {
     ModelConfig config = find_preset(preset).config;
@@ -134,7 +133,7 @@ TEST_CASE("rows_that_do_not_fit_q8_0_fall_back_to_f16_with_a_note") {
     init_model(model, 1);
     const auto notes = save_model(dir / "m.gguf", model, WeightType::q8_0);
     REQUIRE(notes.size() == 1);
-    CHECK_THAT(notes[0], Contains("F16"));
+    CHECK_THAT(notes[0], ContainsSubstring("F16"));
     const auto gguf = open_gguf(dir / "m.gguf");
     const auto type = [&](const char * name) {
         return gguf_get_tensor_type(gguf.get(), gguf_find_tensor(gguf.get(), name));
@@ -148,9 +147,9 @@ TEST_CASE("bad_model_files_are_refused_with_a_reason") {
     const Scratch   dir;
     const ModelFile model = tiny("llama-tiny");
     const auto why = [&](const char * name) { return error_of([&] { load_model(dir / name); }); };
-    CHECK_THAT(why("none.gguf"), Contains("no such file"));
+    CHECK_THAT(why("none.gguf"), ContainsSubstring("no such file"));
     write_text(dir / "text.gguf", "Hello, this is no model at all.");
-    CHECK_THAT(why("text.gguf"), Contains("not a GGUF"));
+    CHECK_THAT(why("text.gguf"), ContainsSubstring("not a GGUF"));
 
     save_model(dir / "m.gguf", model);
     const std::string whole = read_text(dir / "m.gguf");
@@ -159,7 +158,7 @@ TEST_CASE("bad_model_files_are_refused_with_a_reason") {
         CHECK_FALSE(why("cut.gguf").empty());
     }
     write_text(dir / "cut.gguf", whole.substr(0, whole.size() - 40));
-    CHECK_THAT(why("cut.gguf"), Contains("cut.gguf: cut off: tensor "));
+    CHECK_THAT(why("cut.gguf"), ContainsSubstring("cut.gguf: cut off: tensor "));
 
     // keys of another value or type, tensors of another shape, other architectures
     const auto change = [&](const char * name, auto && fn) {
@@ -172,17 +171,17 @@ TEST_CASE("bad_model_files_are_refused_with_a_reason") {
     std::string text = change("a.gguf", [](ModelFile &) {});
     text.replace(text.find("llama"), 5, "mamba");
     write_text(dir / "a.gguf", text);
-    CHECK_THAT(why("a.gguf"), Contains("architecture \"mamba\""));
+    CHECK_THAT(why("a.gguf"), ContainsSubstring("architecture \"mamba\""));
 
     ModelFile part = tiny("llama-tiny");
     gguf_set_val_u16(part.keys.get(), "split.count", 3);
     save_model(dir / "part.gguf", part);
-    CHECK_THAT(why("part.gguf"), Contains("one file of a split model"));
+    CHECK_THAT(why("part.gguf"), ContainsSubstring("one file of a split model"));
 
     text = whole;
     text.replace(text.find("blk.1.ffn_up.weight"), 19, "blk.7.ffn_up.weight");
     write_text(dir / "b.gguf", text);
-    CHECK_THAT(why("b.gguf"), Contains("blk.1.ffn_up.weight is missing"));
+    CHECK_THAT(why("b.gguf"), ContainsSubstring("blk.1.ffn_up.weight is missing"));
 
     text                                      = whole;
     text[text.find("llama.block_count") + 17] = 8;  // the type: a string
@@ -192,12 +191,12 @@ TEST_CASE("bad_model_files_are_refused_with_a_reason") {
     text                                      = whole;
     text[text.find("llama.block_count") + 21] = 1;  // the value
     write_text(dir / "d.gguf", text);
-    CHECK_THAT(why("d.gguf"), Contains("blk.1.") && Contains("not part of"));
+    CHECK_THAT(why("d.gguf"), ContainsSubstring("blk.1.") && ContainsSubstring("not part of"));
 
     text                                              = whole;
     text[text.find("llama.feed_forward_length") + 29] = 64;  // 352 -> 320
     write_text(dir / "e.gguf", text);
-    CHECK_THAT(why("e.gguf"), Contains("[128, 352]") && Contains("[128, 320]"));
+    CHECK_THAT(why("e.gguf"), ContainsSubstring("[128, 352]") && ContainsSubstring("[128, 320]"));
 }
 
 TEST_CASE("any_flipped_byte_of_a_model_head_is_an_error_or_harmless") {
@@ -257,7 +256,7 @@ TEST_CASE("a_failed_write_leaves_the_old_file_unchanged") {
                 file.write("new", 3);
                 file.commit();
             }),
-            Contains("No space left") && Contains("unchanged")
+            ContainsSubstring("No space left") && ContainsSubstring("unchanged")
         );
         CHECK(read_text(dir / "x") == "old");
     }

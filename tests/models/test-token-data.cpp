@@ -5,7 +5,6 @@
 #include <set>
 
 using namespace gt;
-using Catch::Matchers::Contains;
 
 // n training tokens 0, 1, 2, ... and n_val validation tokens 10000, 10001, ...
 static void make(const std::string & path, int n, int n_val, uint64_t n_vocab = 20000) {
@@ -111,11 +110,11 @@ TEST_CASE("damaged_token_files_are_refused_with_a_reason") {
         return error_of([&] { TokenData data(dir / "y.tokens"); });
     };
     CHECK(why(whole).empty());
-    CHECK_THAT(why("Once upon a time"), Contains("not a token file"));
-    CHECK_THAT(why(""), Contains("not a token file"));
-    CHECK_THAT(why(whole.substr(0, 100)), Contains("cut off"));
-    CHECK_THAT(why(whole.substr(0, whole.size() - 1)), Contains("cut off or half-copied"));
-    CHECK_THAT(why(whole + "x"), Contains("were written"));
+    CHECK_THAT(why("Once upon a time"), ContainsSubstring("not a token file"));
+    CHECK_THAT(why(""), ContainsSubstring("not a token file"));
+    CHECK_THAT(why(whole.substr(0, 100)), ContainsSubstring("cut off"));
+    CHECK_THAT(why(whole.substr(0, whole.size() - 1)), ContainsSubstring("cut off or half-copied"));
+    CHECK_THAT(why(whole + "x"), ContainsSubstring("were written"));
     for (size_t i = 8; i < 80; ++i) {
         std::string text = whole;
         text[i] ^= 4;
@@ -123,11 +122,11 @@ TEST_CASE("damaged_token_files_are_refused_with_a_reason") {
     }
     std::string text = whole;
     text[500] ^= 1;
-    CHECK_THAT(why(text), Contains("checksum"));
-    CHECK_THAT(error_of([&] { TokenData data(dir / "none"); }), Contains("No such file"));
+    CHECK_THAT(why(text), ContainsSubstring("checksum"));
+    CHECK_THAT(error_of([&] { TokenData data(dir / "none"); }), ContainsSubstring("No such file"));
 
     const TokenData data(dir / "x.tokens");
     CHECK_NOTHROW(data.check(999, 42));
-    CHECK_THAT(error_of([&] { data.check(1000, 42); }), Contains("smaller --context"));
-    CHECK_THAT(error_of([&] { data.check(10, 43); }), Contains("another tokenizer"));
+    CHECK_THAT(error_of([&] { data.check(1000, 42); }), ContainsSubstring("smaller --context"));
+    CHECK_THAT(error_of([&] { data.check(10, 43); }), ContainsSubstring("another tokenizer"));
 }

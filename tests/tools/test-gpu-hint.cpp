@@ -4,7 +4,6 @@
 #include "tools/train/gpu-hint.h"
 
 using namespace gt;
-using Catch::Matchers::Contains;
 
 TEST_CASE("a_gpu_without_support_is_told_once_and_only_on_the_cpu") {
     const Scratch     root;
@@ -13,8 +12,8 @@ TEST_CASE("a_gpu_without_support_is_told_once_and_only_on_the_cpu") {
     write_text(path + "/dev/dri/card0", "");
     CHECK(gpu_hint("cpu", path).empty());  // a screen without a GPU
     write_text(path + "/dev/dri/renderD128", "");
-    CHECK_THAT(gpu_hint("cpu", path), Contains("has a GPU (/dev/dri/renderD128)"));
+    CHECK_THAT(gpu_hint("cpu", path), ContainsSubstring("has a GPU (/dev/dri/renderD128)"));
     write_text(path + "/dev/nvidia0", "");
-    CHECK_THAT(gpu_hint("cpu", path), Contains("has an NVIDIA GPU (/dev/nvidia0)"));
+    CHECK_THAT(gpu_hint("cpu", path), ContainsSubstring("has an NVIDIA GPU (/dev/nvidia0)"));
     CHECK(gpu_hint("cuda:0", path).empty());
 }

@@ -75,13 +75,22 @@ std::string map_at(const std::string & external, uint8_t result) {
 }  // namespace
 
 TEST_CASE("the_hub_asks_the_router_for_its_port_and_says_what_came_of_it", "[hub]") {
-    using Catch::Contains;
     CHECK_THAT(
-        map_at("203.0.113.9", 0), Contains("forwards 203.0.113.9:7077") || Contains("skipped")
+        map_at("203.0.113.9", 0),
+        ContainsSubstring("forwards 203.0.113.9:7077") || ContainsSubstring("skipped")
     );
-    CHECK_THAT(map_at("203.0.113.9", 2), Contains("forward TCP port 7077") || Contains("skipped"));
-    CHECK_THAT(map_at("100.77.1.2", 0), Contains("shares addresses") || Contains("skipped"));
-    CHECK_THAT(map_at("192.168.0.7", 0), Contains("shares addresses") || Contains("skipped"));
+    CHECK_THAT(
+        map_at("203.0.113.9", 2),
+        ContainsSubstring("forward TCP port 7077") || ContainsSubstring("skipped")
+    );
+    CHECK_THAT(
+        map_at("100.77.1.2", 0),
+        ContainsSubstring("shares addresses") || ContainsSubstring("skipped")
+    );
+    CHECK_THAT(
+        map_at("192.168.0.7", 0),
+        ContainsSubstring("shares addresses") || ContainsSubstring("skipped")
+    );
 }
 
 TEST_CASE("only_public_addresses_need_the_router", "[hub]") {
