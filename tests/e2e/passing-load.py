@@ -43,10 +43,10 @@ def main():
     args = args.parse_args()
     lab = Lab(args.bin, args.work + "/passing-load")
     lab.env["GT_TEST_STEP_SECONDS"] = "0.8"
-    options = ["--batch", str(BATCH), "--eval-every", "100000"]
+    options = ["--batch", str(BATCH), "--eval-every", "100000", "--log-every", "1"]
     run = Run(lab, "load", "star", "demo", ("anna", "ben"), 100000, options)
     try:
-        run.begin("--micro", "1", "--log-every", "1")
+        run.begin("--micro", "1")
         run.wait_step("ben", 5)
         before = run.step("ben")
         slow_down([run.processes[name] for name in run.names], args.seconds)
