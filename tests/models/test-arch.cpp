@@ -47,7 +47,8 @@ TEST_CASE("one_file_and_one_row_add_an_architecture") {
     config.n_vocab = 30;
     check_config(config, "toy");
     CHECK(
-        describe(config) == "toy, 2 layers, 16 wide, 1 head, context 8, vocabulary 30, 2.72k weights"
+        describe(config) ==
+        "toy, 2 layers, 16 wide, 1 head, context 8, vocabulary 30, 2.72k weights"
     );
     ModelConfig narrow = config;
     narrow.n_ff        = 4;
