@@ -104,6 +104,7 @@ target_compile_options(llama PRIVATE -O1)
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
     target_compile_options(ggml-cpu PRIVATE -mno-amx-tile -mno-amx-int8 -mno-amx-bf16)
 endif()
+
 # cpp-httplib from llama.cpp's vendor folder; it is only reachable behind mutual TLS.
 add_library(httplib STATIC EXCLUDE_FROM_ALL ${GT_LLAMA_CPP_DIR}/vendor/cpp-httplib/httplib.cpp)
 target_include_directories(httplib SYSTEM PUBLIC ${GT_LLAMA_CPP_DIR}/vendor/cpp-httplib)
