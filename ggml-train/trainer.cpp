@@ -195,19 +195,6 @@ void Trainer::apply(const Round & round) {
     step_ = std::max(step_, round.step + 1);
 }
 
-// The fraction of its batch that each host computed; a dense round has one message for all of them.
-static std::vector<double> shares_of(const Collected & collected, double batch) {
-    const std::vector<Message> & messages = collected.round.messages;
-    const double                 n_hosts  = std::max(
-                         1.0, static_cast<double>(collected.info.in.size()) / static_cast<double>(messages.size())
-                     );
-    std::vector<double> shares;
-    for (const Message & message : messages) {
-        shares.push_back(static_cast<double>(message.weight) / (n_hosts * batch));
-    }
-    return shares;
-}
-
 // The round for the log and for the pace.
 void Trainer::note(const Collected & collected, StepResult & result) {
     const Round &     round = collected.round;
@@ -219,10 +206,7 @@ void Trainer::note(const Collected & collected, StepResult & result) {
     }
     if (!round.messages.empty()) {
         const uint64_t n_steps = std::max<uint64_t>(1, round.step - applied_);
-        pace_.others(
-            info.pace_s / static_cast<double>(n_steps * (1 + options_.overlap)),
-            shares_of(collected, static_cast<double>(options_.batch) * static_cast<double>(n_steps))
-        );
+        pace_.others(info.pace_s / static_cast<double>(n_steps * (1 + options_.overlap)));
         applied_ = round.step;
     }
 }

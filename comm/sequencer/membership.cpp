@@ -44,6 +44,15 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
     opened_        = now;
     arrived_.clear();
     durations_.clear();
+    if (head.phase != Phase::outputs && !head.messages.empty()) {
+        std::vector<uint64_t> weights;
+        for (const CommitMessage & message : head.messages) {
+            weights.push_back(message.weight);
+        }
+        const auto middle = weights.begin() + static_cast<ptrdiff_t>(weights.size() / 2);
+        std::nth_element(weights.begin(), middle, weights.end());
+        whole_ = std::max(whole_, *middle);
+    }
     for (const CommitHost & host : head.hosts) {
         seen_.try_emplace(host.name, now);
         if (head.message_of(host.name)) {
@@ -118,6 +127,17 @@ std::vector<MessageId> Membership::missing() const {
     return ids;
 }
 
+// The time that a whole batch would have taken: a slow host computes part of it. Else hosts that all
+// compute less, under a load that passes, would shorten the deadline and hold each other there.
+Millis Membership::whole_time(Time::duration time, const MessageHead & head) const {
+    const auto ms = std::chrono::duration_cast<std::chrono::duration<double, std::milli>>(time);
+    if (head.phase == Phase::outputs || head.weight >= whole_) {
+        return Millis(static_cast<int64_t>(ms.count()));
+    }
+    const double parts = static_cast<double>(whole_) / static_cast<double>(head.weight);
+    return Millis(static_cast<int64_t>(std::min(ms.count() * parts, 1e12)));
+}
+
 void Membership::message(const SeenMessage & seen, Time now) {
     const CommitHost * host = head_ ? head_->find(seen.host) : nullptr;
     if (!host || !host->member || host->incarnation != seen.incarnation) {
@@ -132,7 +152,7 @@ void Membership::message(const SeenMessage & seen, Time now) {
         begun_           = arrived_.size() == 1 ? begun : std::min(begun_, begun);
         // a message that arrived before the round opened carries no timing information
         if (overlaps || now > opened_) {
-            durations_.push_back(std::chrono::duration_cast<Millis>(now - begun));
+            durations_.push_back(whole_time(now - begun, seen.head));
         }
     }
 }

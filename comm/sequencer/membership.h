@@ -8,7 +8,8 @@
 // A host that is four times slower is not awaited, but its message is listed if it arrives in time.
 // The deadline is `deadline_factor` times the median time that messages of the last rounds of the same
 // phase took, from the opening of the round they were begun in: this one or, with overlap, the one
-// before. While no such time is known, it is that of the open round's first message.
+// before. A message of half a batch counts twice its time. While no such time is known, it is that of
+// the open round's first message.
 #pragma once
 
 #include "comm/sequencer/checkpoint-order.h"
@@ -76,6 +77,7 @@ private:
     Commit begin() const;
     Key32  key_of(const std::string & host) const;
     bool   would_admit(const std::string & host, uint64_t incarnation) const;
+    Millis whole_time(Time::duration time, const MessageHead & head) const;
     Millis pace(Phase phase) const;
     Phase  open_phase() const;
     bool   is_foreign(const MessageHead & head) const;
@@ -96,6 +98,7 @@ private:
 
     std::map<std::string, SeenMessage> arrived_;     // of the open round
     std::vector<Millis>                durations_;   // of the open round, in order of arrival
+    uint64_t                           whole_ = 0;   // a whole batch: the largest median weight
     std::deque<Millis>                 medians_[2];  // of the last rounds; 1: of outputs
     std::map<std::string, uint64_t>    hellos_;      // newest incarnation with a hello
     std::map<std::string, uint64_t>    leaves_;      // newest incarnation with a leave

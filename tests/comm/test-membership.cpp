@@ -261,6 +261,25 @@ TEST_CASE("a_message_sent_before_the_round_opens_does_not_shorten_the_deadline",
     CHECK(play.membership.deadline(Phase::single) == Millis(150));
 }
 
+TEST_CASE("hosts_that_all_compute_less_do_not_shorten_the_deadline", "[membership]") {
+    Play play({.min_hosts = 2, .min_deadline = Millis(10)});
+    play.hello("anna");
+    play.hello("ben");
+    REQUIRE(play.close());
+    uint64_t step = 0;
+    for (; step < 8; ++step) {
+        play.ms += 700;
+        play.round({"anna", "ben"}, step);  // 8 samples in 800 ms
+    }
+    CHECK(play.membership.deadline(Phase::single) == Millis(1200));
+    play.weight = 2;
+    for (; step < 16; ++step) {
+        play.ms += 100;
+        play.round({"anna", "ben"}, step);  // 2 samples in 200 ms
+    }
+    CHECK(play.membership.deadline(Phase::single) == Millis(1200));
+}
+
 TEST_CASE("a_long_phase_does_not_inherit_the_deadline_of_a_short_one", "[membership]") {
     const int64_t local_ms = GENERATE(50'000, 100'000, 900'000);
     const int64_t lag_ms   = local_ms / 50;

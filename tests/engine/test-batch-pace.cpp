@@ -7,8 +7,6 @@ using namespace gt;
 
 namespace {
 
-const std::vector<double> kWhole{1.0, 1.0};
-
 // Hosts with a batch of 8 micro-batches, in rounds as comm/sequencer/membership.cpp closes them: when all
 // messages are there, or at the deadline as soon as half of them are.
 struct Hosts {
@@ -34,15 +32,14 @@ struct Hosts {
         std::sort(arrivals.begin(), arrivals.end());
         const double pace = medians.empty() ? 0.0 : lower_median({medians.begin(), medians.end()});
         const double deadline = medians.empty() ? 60.0 : std::max(0.5, 1.5 * pace);
-        std::vector<double> durations, shares;
+        std::vector<double> durations;  // of whole batches
         for (const auto & [seconds, i] : arrivals) {
             if (seconds <= deadline || 2 * durations.size() < arrivals.size()) {
-                durations.push_back(seconds);
-                shares.push_back(static_cast<double>(n[i]) / 8.0);
+                durations.push_back(seconds * 8.0 / static_cast<double>(n[i]));
             }
         }
         for (Pace & each_pace : paces) {
-            each_pace.others(pace, shares);
+            each_pace.others(pace);
         }
         medians.push_back(lower_median(durations));
         if (medians.size() > 8) {
@@ -63,20 +60,20 @@ TEST_CASE("a_slow_host_computes_what_fits_and_others_their_whole_batch") {
     CHECK(pace.n_micro() == 8);  // nothing is measured yet
     pace.measured(8, 4.0);
     CHECK(pace.n_micro() == 8);  // alone
-    pace.others(1.0, kWhole);
+    pace.others(1.0);
     CHECK(pace.n_micro() == 1);  // one of 0.5 s fits in 0.9 s
-    pace.others(2.0, kWhole);
+    pace.others(2.0);
     CHECK(pace.n_micro() == 3);
-    pace.others(2.7, kWhole);  // 4.0 s is within the deadline of 1.5 * 2.7 s
+    pace.others(2.7);  // 4.0 s is within the deadline of 1.5 * 2.7 s
     CHECK(pace.n_micro() == 8);
-    pace.others(0.01, kWhole);
+    pace.others(0.01);
     CHECK(pace.n_micro() == 1);  // at least one
 }
 
 TEST_CASE("a_host_that_becomes_faster_computes_its_whole_batch_again") {
     Pace pace(4);
     pace.measured(4, 8.0);
-    pace.others(2.0, kWhole);
+    pace.others(2.0);
     CHECK(pace.n_micro() == 1);
     for (int i = 0; i < 4; ++i) {
         pace.measured(pace.n_micro(), 0.5 * static_cast<double>(pace.n_micro()));
@@ -87,7 +84,7 @@ TEST_CASE("a_host_that_becomes_faster_computes_its_whole_batch_again") {
 TEST_CASE("short_steps_are_never_reduced") {
     Pace pace(4);
     pace.measured(4, 0.4);
-    pace.others(0.001, kWhole);
+    pace.others(0.001);
     CHECK(pace.n_micro() == 4);
 }
 
