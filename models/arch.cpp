@@ -9,18 +9,19 @@
 
 namespace gt {
 
-Arch gpt_arch();    // gpt.cpp
-Arch llama_arch();  // llama.cpp
-Arch qwen2_arch();  // qwen2.cpp
-Arch qwen3_arch();  // qwen3.cpp
-Arch vit_arch();    // vit.cpp
+Arch gemma3_arch();  // gemma3.cpp
+Arch gpt_arch();     // gpt.cpp
+Arch llama_arch();   // llama.cpp
+Arch qwen2_arch();   // qwen2.cpp
+Arch qwen3_arch();   // qwen3.cpp
+Arch vit_arch();     // vit.cpp
 
 static constexpr const char * kLoraRank = "gt.lora.rank";
 static constexpr const char * kLoraOn   = "gt.lora.on";
 
 std::vector<Arch> & architectures() {
-    static std::vector<Arch> table = {
-        gpt_arch(), llama_arch(), qwen2_arch(), qwen3_arch(), vit_arch()};
+    static std::vector<Arch> table = {gpt_arch(),   gemma3_arch(), llama_arch(),
+                                      qwen2_arch(), qwen3_arch(),  vit_arch()};
     return table;
 }
 

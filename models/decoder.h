@@ -1,4 +1,4 @@
-// models/decoder.h — the decoder that Llama and its relatives share: RoPE, RMSNorm, SwiGLU, grouped heads.
+// models/decoder.h — the decoder that Llama and its relatives share: RoPE, RMSNorm, a gated MLP, grouped heads.
 // A relative is a row made by decoder_arch, in a file of its own.
 #pragma once
 
@@ -13,6 +13,7 @@ struct DecoderKind {
     bool qkv_bias = false;
     bool qk_norm  = false;  // RMSNorm of every query and key head
     bool factors  = false;  // RoPE may have factors (rope_freqs)
+    bool gemma = false;  // embeddings times sqrt(C), GELU, norms after attention and MLP, windows
 };
 
 class Decoder : public Transformer {
@@ -24,11 +25,22 @@ public:
     Head          head(Ops & ops, const Inputs & in, ggml_tensor * x) override;
 
 private:
+    bool          has_window(int block) const;
+    Rope          rope_of(int block, int64_t T) const;
     ggml_tensor * queries_keys_values(Ops & ops, const std::string & at, ggml_tensor * h) const;
+    ggml_tensor * add_branch(
+        Ops &               ops,
+        ggml_tensor *       x,
+        ggml_tensor *       h,
+        const std::string & at,
+        const char *        matrix,
+        const char *        norm
+    ) const;
 
     DecoderKind   kind_;
-    ggml_tensor * divisors_      = nullptr;  // of RoPE
-    ggml_tensor * long_divisors_ = nullptr;  // the same for sequences beyond the original context
+    ggml_tensor * divisors_        = nullptr;  // of RoPE
+    ggml_tensor * long_divisors_   = nullptr;  // the same for sequences beyond the original context
+    ggml_tensor * window_divisors_ = nullptr;  // the same for blocks with a window
 };
 
 void decoder_tensors(const ModelConfig & config, DecoderKind kind, SpecList & list);

@@ -24,6 +24,11 @@ struct ModelConfig {
     bool       tied    = true;  // the output matrix is the token embedding
     RopeConfig rope;
 
+    // Gemma 3: layers see a window of tokens, except every n-th
+    int64_t window           = 0;  // tokens; 0: all layers see all
+    int64_t window_every     = 6;
+    float   window_rope_base = 10000.0f;  // of the layers with a window
+
     LoraConfig lora;  // an adapter is trained, not the model
 
     // images

@@ -200,7 +200,24 @@ ggml_tensor * Ops::rope(
     return ggml_reshape_2d(ctx_, turned, n_heads * D, T * B);
 }
 
-ggml_tensor * Ops::attention(ggml_tensor * qkv, const AttentionShape & s) {
+// A window is a segment of which every token sees the end: the places in it are limited.
+ggml_tensor * Ops::window_positions(const AttentionShape & s, int64_t B) {
+    ggml_tensor * place = nullptr;
+    if (s.positions) {
+        place = ggml_cast(ctx_, s.positions, GGML_TYPE_F32);
+    } else {
+        ggml_tensor * t = ggml_arange(ctx_, 0.0f, static_cast<float>(s.T), 1.0f);
+        place           = ggml_repeat_4d(ctx_, t, s.T * B, 1, 1, 1);
+    }
+    place = ggml_clamp(ctx_, place, 0.0f, static_cast<float>(s.window - 1));
+    return keep(ggml_cast(ctx_, place, GGML_TYPE_I32));
+}
+
+ggml_tensor * Ops::attention(ggml_tensor * qkv, const AttentionShape & given) {
+    AttentionShape s = given;
+    if (s.window > 0 && s.window < s.T) {
+        s.positions = window_positions(s, ggml_nrows(qkv) / s.T);
+    }
     if (form_ == Form::portable || (form_ == Form::device && s.D > cuda::kMaxHead)) {
         return attention_portable(qkv, s);
     }

@@ -24,8 +24,9 @@ struct AttentionShape {
     int64_t Hkv    = 0;  // key and value heads; H is a multiple of it
     int64_t D      = 0;  // head size
     bool    causal = true;
+    int64_t window = 0;  // newest tokens that a token sees, itself among them; 0: all
     // I32 [T*B]: the place of each token in its segment; a token sees its own segment only. Null: a sample
-    // is one segment. REQUIRES: causal, if given.
+    // is one segment. REQUIRES: causal, if this or a window is given.
     ggml_tensor * positions = nullptr;
 };
 
@@ -114,6 +115,7 @@ public:
 
 private:
     ggml_tensor * attention_portable(ggml_tensor * qkv, const AttentionShape & shape);
+    ggml_tensor * window_positions(const AttentionShape & shape, int64_t B);
     ggml_tensor * segment_mask(const AttentionShape & shape, int64_t B);
     ggml_tensor * causal_mask(int64_t T);
     ggml_tensor * leaf(int64_t ne0, int64_t ne1 = 1);

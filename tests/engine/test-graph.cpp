@@ -25,6 +25,10 @@ ModelConfig small(const std::string & arch, int64_t V = 67) {
         c.n_embd  = 16;
         c.n_layer = 1;
     }
+    if (arch == "gemma3") {  // the first block sees a window, the second all tokens
+        c.window       = 6;
+        c.window_every = 2;
+    }
     if (arch == "vit") {
         c.image_size = 12;
         c.patch_size = 4;
@@ -102,9 +106,9 @@ difference(const std::vector<std::vector<float>> & a, const std::vector<std::vec
 }
 
 // (architecture, vocabulary or any other number to choose the variant)
-const std::pair<const char *, int64_t> kModels[] = {{"gpt2", 67},   {"llama", 67}, {"qwen2", 67},
-                                                    {"qwen3", 67},  {"vit", 67},   {"vit", 68},
-                                                    {"gpt2", 70001}};
+const std::pair<const char *, int64_t> kModels[] = {{"gpt2", 67},  {"llama", 67},  {"qwen2", 67},
+                                                    {"qwen3", 67}, {"gemma3", 67}, {"vit", 67},
+                                                    {"vit", 68},   {"gpt2", 70001}};
 
 }  // namespace
 
@@ -242,7 +246,7 @@ TEST_CASE("the_loss_graph_agrees_with_the_training_graph_and_ignores_what_it_sho
 // Chats that share a sample, in every form: loss and gradient of each are those of the chat alone.
 TEST_CASE("a_segment_has_the_loss_and_gradient_that_it_has_alone", "[device]") {
     constexpr int64_t T = 17, kLength = 7;
-    for (const char * arch : {"gpt2", "llama", "qwen3"}) {
+    for (const char * arch : {"gpt2", "llama", "qwen3", "gemma3"}) {
         for (Form form : {Form::portable, Form::fused, Form::device}) {
             if (form == Form::device && arch != std::string("gpt2")) {
                 continue;  // emulation is slow

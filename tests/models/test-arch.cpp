@@ -23,14 +23,13 @@ struct WithToy {
 TEST_CASE("an_unknown_architecture_is_refused_with_the_known_names") {
     CHECK_THAT(
         error_of([] { find_arch("toy", "m.gguf"); }),
-        ContainsSubstring(
-            "m.gguf: architecture \"toy\" is not one we train (gpt2, llama, qwen2, qwen3, vit)"
-        )
+        ContainsSubstring("m.gguf: architecture \"toy\" is not one we train (gpt2, gemma3, llama, "
+                          "qwen2, qwen3, vit)")
     );
     const WithToy toy;
     CHECK_THAT(
         error_of([] { find_arch("tay"); }),
-        ContainsSubstring("(gpt2, llama, qwen2, qwen3, vit, toy)")
+        ContainsSubstring("(gpt2, gemma3, llama, qwen2, qwen3, vit, toy)")
     );
 }
 

@@ -67,6 +67,27 @@ TEST_CASE("our_logits_are_llama_cpps_logits_of_our_export", "[ref]") {
          "qwen3",
          {.layers = 3, .width = 96, .heads = 4, .kv_heads = 2, .context = 64},
          [](ModelConfig & c) { c.head_size = 32; }},
+        {"gemma3: windows, two RoPE bases, a layer that sees all",
+         "gemma3",
+         {.layers = 7, .width = 96, .heads = 4, .kv_heads = 1, .context = 64},
+         [](ModelConfig & c) {
+             c.head_size = 32;
+             c.window    = 16;
+         }},
+        {"gemma3, linear scaling of the layers that see all, every third",
+         "gemma3",
+         {.layers = 3, .width = 64, .heads = 2, .context = 64, .untied = true},
+         [](ModelConfig & c) {
+             c.window           = 20;
+             c.window_every     = 3;
+             c.window_rope_base = 20000.0f;
+             c.rope.scaling     = "linear";
+             c.rope.factor      = 8.0f;
+         }},
+        {"gemma3 without windows",
+         "gemma3",
+         {.layers = 2, .width = 64, .heads = 2, .context = 64},
+         [](ModelConfig & c) { c.window = 0; }},
         {"qwen3, YaRN, untied",
          "qwen3",
          {.layers = 2, .width = 64, .heads = 2, .context = 64, .untied = true},
