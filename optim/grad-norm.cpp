@@ -1,4 +1,4 @@
-#include "ggml-train/cuda/table.h"
+#include "ggml-train/cuda/spans.h"
 #include "ggml-train/shard/ranks.h"
 #include "optim/math/squares.h"
 #include "optim/tables.h"
@@ -17,24 +17,27 @@ int64_t grad_norm_parts(const OptimOptions & options, const std::vector<ParamVie
     return n;
 }
 
-// The same sums, by the kernel; a tensor's units follow one another.
+// The same sums, by the kernel.
 static void grad_norm_on_device(const Units & units, Device & device, std::span<double> parts) {
-    auto * sums = static_cast<double *>(device.scratch(parts.size_bytes()));
-    for (size_t i = 0; i < units.owned().size();) {
-        const int              first = units.owned()[i];
-        const Unit &           unit  = units.all()[first];
-        const std::span<float> grad  = units.params()[unit.tensor].grad;
-        device.kernels().sums_of_squares(
-            nullptr, static_cast<int64_t>(grad.size()), units.size(unit), grad.data(), sums + first
-        );
-        while (i < units.owned().size() && units.all()[units.owned()[i]].tensor == unit.tensor) {
-            ++i;
-        }
-    }
-    std::vector<double> all(parts.size());
-    device.read(all.data(), sums, parts.size_bytes());
+    std::vector<cuda::Span> grads;
     for (const int i : units.owned()) {
-        parts[i] = all[i];
+        const Unit & unit = units.all()[i];
+        grads.push_back(
+            {.data = units.params()[unit.tensor].grad.data() + units.offset(unit),
+             .n    = units.size(unit)}
+        );
+    }
+    const std::vector<double> pieces = on_pieces<double>(
+        device, grads, cuda::kSquaresPiece,
+        [](const cuda::Kernels & kernels, const cuda::Spans & spans, double * sums) {
+            kernels.sums_of_squares(nullptr, spans, sums);
+        }
+    );
+    auto next = pieces.begin();
+    for (size_t i = 0; i < grads.size(); ++i) {
+        for (int64_t at = 0; at < grads[i].n; at += cuda::kSquaresPiece) {
+            parts[units.owned()[i]] = parts[units.owned()[i]] + *next++;
+        }
     }
 }
 

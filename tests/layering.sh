@@ -24,7 +24,7 @@ models            -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train
 models/text       -> ggml-train/base ggml-train/gguf ggml-train/batch.h ggml-train/data.h ggml-train/evaluator.h models
 models/vision     -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train/batch.h ggml-train/data.h ggml-train/evaluator.h models
 
-optim/math        -> ggml-train/base ggml-train/optimizer.h
+optim/math        -> ggml-train/base ggml-train/cuda/demo.h ggml-train/optimizer.h
 optim/rules       -> ggml-train/base ggml-train/cuda ggml-train/optimizer.h optim/math
 optim/wire        -> ggml-train/base ggml-train/optimizer.h optim/math
 optim/device      -> ggml-train/base ggml-train/cuda optim/math optim/rules optim/wire

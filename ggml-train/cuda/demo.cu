@@ -75,21 +75,16 @@ void adamw(
     launch(adamw_kernel, blocks_for(n, kThreads), kThreads, 0, s, n, step, scale, u, p, m, v);
 }
 
-void sums_of_squares(Stream s, int64_t n, int64_t unit, const float * x, double * parts) {
+void sums_of_squares(Stream s, const Spans & arrays, double * parts) {
     launch(
-        sums_of_squares_kernel, blocks_for((n + unit - 1) / unit, kThreads / kSums), kThreads, 0, s,
-        n, unit, x, parts
+        sums_of_squares_kernel, blocks_for(arrays.n_pieces, kThreads / kSums), kThreads, 0, s,
+        arrays, parts
     );
 }
 
-void digests(
-    Stream s, size_t bytes, size_t block, uint64_t first, const uint8_t * data, uint64_t * out
-) {
-    // a block's digest is one long chain: threads far apart, so that all multiprocessors work
-    launch(
-        digests_kernel, blocks_for(static_cast<int64_t>((bytes + block - 1) / block), kWarp), kWarp,
-        0, s, bytes, block, first, data, out
-    );
+void digests(Stream s, const Spans & arrays, uint64_t * out) {
+    // a piece's digest is one chain: threads far apart, so that all multiprocessors work
+    launch(digests_kernel, blocks_for(arrays.n_pieces, kWarp), kWarp, 0, s, arrays, out);
 }
 
 }  // namespace gt::cuda

@@ -107,13 +107,29 @@ void adamw(
     float *          v
 );
 
-// Sums of squares of each `unit` elements (the last may be shorter), for clipping.
-void sums_of_squares(Stream s, int64_t n, int64_t unit, const float * x, double * parts);
+// Arrays that one launch reads, cut into pieces, so that no thread reads much: piece i of an array is
+// piece first + i of all.
+struct Span {
+    const void * data  = nullptr;
+    int64_t      n     = 0;  // elements
+    int64_t      first = 0;
+    uint64_t     seed  = 0;  // of the digest of its first piece; each next one has the next seed
+};
+struct Spans {
+    const Span * table    = nullptr;  // device memory, in the order of `first`; null: `only`
+    int64_t      n        = 1;
+    int64_t      n_pieces = 0;
+    Span         only     = {};
+};
 
-// digest64 of each `block` bytes (the last may be shorter), with the seeds first, first + 1, ...
-// REQUIRES: block is a multiple of 8, data of 4.
-void digests(
-    Stream s, size_t bytes, size_t block, uint64_t first, const uint8_t * data, uint64_t * out
-);
+constexpr int64_t kSquaresPiece = 4096;   // floats
+constexpr int64_t kDigestPiece  = 16384;  // bytes
+
+// Sums of squares of each kSquaresPiece floats (the last of an array may be shorter), for clipping.
+void sums_of_squares(Stream s, const Spans & arrays, double * parts);
+
+// digest64 of each kDigestPiece bytes (the last of an array may be shorter). REQUIRES: data are
+// multiples of 4.
+void digests(Stream s, const Spans & arrays, uint64_t * out);
 
 }  // namespace gt::cuda

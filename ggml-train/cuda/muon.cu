@@ -21,7 +21,7 @@ static void multiply(Stream s, void (*kernel)(Product), const Product & p) {
 }
 
 float * orthogonalise(Stream s, int64_t rows, int64_t cols, int n_steps, float * x, void * room) {
-    const int64_t n = rows * cols, n_parts = (n + kNormUnit - 1) / kNormUnit;
+    const int64_t n = rows * cols, n_parts = (n + kSquaresPiece - 1) / kSquaresPiece;
     const bool    tall = rows > cols;
     const int64_t side = tall ? cols : rows, length = tall ? rows : cols;
 
@@ -32,7 +32,7 @@ float * orthogonalise(Stream s, int64_t rows, int64_t cols, int n_steps, float *
     float * mixed   = gram + side * side;
 
     // x /= its norm
-    sums_of_squares(s, n, kNormUnit, x, parts);
+    sums_of_squares(s, {.n_pieces = n_parts, .only = {.data = x, .n = n}}, parts);
     launch(inverse_norm_kernel, 1, 1, 0, s, n_parts, parts, inverse);
     launch(normalise_kernel, blocks_for(n, kThreads), kThreads, 0, s, n, inverse, x);
     for (int step = 0; step < n_steps; ++step) {

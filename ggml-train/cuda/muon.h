@@ -21,12 +21,10 @@ void nesterov_sign(
     Stream s, int64_t n, const SignStep & step, const float * u, float * m, float * p
 );
 
-constexpr int64_t kNormUnit = 4096;  // elements per partial sum of squares
-
 // Memory that orthogonalise needs beside the matrix.
 inline size_t orthogonalise_bytes(int64_t rows, int64_t cols) {
     const int64_t n = rows * cols, side = rows < cols ? rows : cols;
-    const int64_t n_doubles = (n + kNormUnit - 1) / kNormUnit + 1;
+    const int64_t n_doubles = (n + kSquaresPiece - 1) / kSquaresPiece + 1;
     return static_cast<size_t>(n_doubles) * sizeof(double) +
            static_cast<size_t>(n + 2 * side * side) * sizeof(float);
 }

@@ -50,26 +50,47 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(
     }
 }
 
-// Sixteen lanes per unit: element i belongs to sum i % 16, and the sums are added in their order.
-__global__ void __launch_bounds__(kThreads)
-    sums_of_squares_kernel(int64_t n, int64_t unit, const float * x, double * parts) {
+// The array that a piece belongs to: the last that begins at it or before.
+__device__ inline Span span_of(const Spans & arrays, int64_t piece) {
+    if (!arrays.table) {
+        return arrays.only;
+    }
+    int64_t low = 0, high = arrays.n;
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (arrays.table[middle].first <= piece) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return arrays.table[low];
+}
+
+// Sixteen lanes per piece: element i belongs to sum i % 16, and the sums are added in their order.
+__global__ void __launch_bounds__(kThreads) sums_of_squares_kernel(Spans arrays, double * parts) {
     const int     j        = threadIdx.x % kSums;
-    const int64_t n_units  = (n + unit - 1) / unit;
     const int64_t per_grid = int64_t(gridDim.x) * (kThreads / kSums);
-    const int64_t rounds = (n_units + per_grid - 1) / per_grid;  // the same for all lanes of a warp
+    // the same for all lanes of a warp
+    const int64_t rounds = (arrays.n_pieces + per_grid - 1) / per_grid;
     for (int64_t r = 0; r < rounds; ++r) {
         const int64_t u =
             r * per_grid + int64_t(blockIdx.x) * (kThreads / kSums) + threadIdx.x / kSums;
-        const int64_t begin = u * unit, end = begin + unit < n ? begin + unit : n;
-        double        sum = 0.0, total = 0.0;
-        for (int64_t i = begin + j; i < end; i += kSums) {
-            sum = add(sum, mul(double(x[i]), double(x[i])));
+        double sum = 0.0, total = 0.0;
+        if (u < arrays.n_pieces) {
+            const Span    span  = span_of(arrays, u);
+            const auto *  x     = static_cast<const float *>(span.data);
+            const int64_t begin = (u - span.first) * kSquaresPiece;
+            const int64_t end   = begin + kSquaresPiece < span.n ? begin + kSquaresPiece : span.n;
+            for (int64_t i = begin + j; i < end; i += kSums) {
+                sum = add(sum, mul(double(x[i]), double(x[i])));
+            }
         }
         for (int k = 0; k < kSums; ++k) {
             total =
                 add(total, __shfl_sync(kAll, sum, int(threadIdx.x % kWarp / kSums * kSums) + k));
         }
-        if (j == 0 && u < n_units) {
+        if (j == 0 && u < arrays.n_pieces) {
             parts[u] = total;
         }
     }
@@ -84,20 +105,22 @@ __device__ inline uint64_t mixed(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-__global__ void __launch_bounds__(kWarp
-) digests_kernel(size_t bytes, size_t block, uint64_t first, const uint8_t * data, uint64_t * out) {
-    for (size_t b = size_t(blockIdx.x) * kWarp + threadIdx.x; b * block < bytes;
-         b += size_t(gridDim.x) * kWarp) {
-        const uint8_t * from = data + b * block;
-        const size_t    n    = bytes - b * block < block ? bytes - b * block : block;
-        uint64_t        h    = mixed((first + b) ^ (n * 0x9e3779b97f4a7c15ull));
-        for (size_t i = 0; i + 8 <= n; i += 8) {
+__global__ void __launch_bounds__(kWarp) digests_kernel(Spans arrays, uint64_t * out) {
+    for (int64_t b = int64_t(blockIdx.x) * kWarp + threadIdx.x; b < arrays.n_pieces;
+         b += int64_t(gridDim.x) * kWarp) {
+        const Span      span = span_of(arrays, b);
+        const int64_t   at   = (b - span.first) * kDigestPiece;
+        const uint8_t * from = static_cast<const uint8_t *>(span.data) + at;
+        const int64_t   n    = span.n - at < kDigestPiece ? span.n - at : kDigestPiece;
+        const uint64_t  seed = span.seed + uint64_t(b - span.first);
+        uint64_t        h    = mixed(seed ^ (uint64_t(n) * 0x9e3779b97f4a7c15ull));
+        for (int64_t i = 0; i + 8 <= n; i += 8) {
             const auto * word = reinterpret_cast<const uint32_t *>(from + i);
             h                 = (h ^ (word[0] | uint64_t(word[1]) << 32)) * 0x9fb21c651e98df25ull;
             h ^= h >> 32;
         }
         uint64_t tail = 0;
-        for (size_t i = n / 8 * 8; i < n; ++i) {
+        for (int64_t i = n / 8 * 8; i < n; ++i) {
             tail = tail << 8 | from[i];
         }
         out[b] = mixed(h ^ tail);

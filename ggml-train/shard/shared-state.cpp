@@ -1,14 +1,15 @@
 #include "ggml-train/shard/shared-state.h"
 
-#include "ggml-train/cuda/table.h"
+#include "ggml-train/cuda/spans.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <map>
 
 namespace gt {
 
-constexpr size_t kBlock = 1 << 20;  // bytes
+constexpr size_t kBlock = cuda::kDigestPiece;
 
 void SharedState::Copy::read(size_t at, std::span<uint8_t> to) const {
     if (device) {
@@ -167,11 +168,16 @@ uint64_t SharedState::digest(size_t begin, size_t end, uint64_t seed) const {
     return result;
 }
 
-// Digests on its device every block that lies within one piece in device memory. Blocks that span two
-// pieces, and those in host memory, are left to the host. Offsets count from the start of the state.
+// Digests on its device every block that lies within one piece in device memory, in one launch per
+// device. Blocks that span two pieces, and those in host memory, are left to the host.
 void SharedState::digest_on_devices(std::span<Block> blocks) const {
-    size_t first_block = 0;  // of the item
-    size_t begin       = 0;  // of the piece, in bytes
+    struct Work {
+        std::vector<cuda::Span> arrays;  // of consecutive blocks
+        std::vector<Block *>    blocks;
+    };
+    std::map<Device *, Work> devices;
+    size_t                   first_block = 0;  // of the item
+    size_t                   begin       = 0;  // of the piece, in bytes
     for (const Item & item : items_) {
         const size_t end_block = first_block + (item.size + kBlock - 1) / kBlock;
         size_t       from      = first_block;
@@ -185,29 +191,32 @@ void SharedState::digest_on_devices(std::span<Block> blocks) const {
             while (to < end_block && blocks[to].end <= end) {
                 ++to;
             }
-            if (from < to && piece.copies[0].device) {
-                digest_on_device(piece.copies[0], begin, from, blocks.subspan(from, to - from));
+            if (const Copy & copy = piece.copies[0]; from < to && copy.device) {
+                Work & work = devices[copy.device];
+                work.arrays.push_back(
+                    {.data = copy.data + (blocks[from].begin - begin),
+                     .n    = static_cast<int64_t>(blocks[to - 1].end - blocks[from].begin),
+                     .seed = from}
+                );
+                for (size_t i = from; i < to; ++i) {
+                    work.blocks.push_back(&blocks[i]);
+                }
             }
             begin = end;
         }
         first_block = end_block;
     }
-}
-
-// begin: offset of the copy. first: number of the first block, which seeds its digest.
-void SharedState::digest_on_device(
-    const Copy & copy, size_t begin, size_t first, std::span<Block> blocks
-) const {
-    const size_t          n_bytes = blocks.back().end - blocks.front().begin;
-    std::vector<uint64_t> results(blocks.size());
-    auto * out = static_cast<uint64_t *>(copy.device->scratch(results.size() * sizeof(uint64_t)));
-    copy.device->kernels().digests(
-        nullptr, n_bytes, kBlock, first, copy.data + (blocks.front().begin - begin), out
-    );
-    copy.device->read(results.data(), out, results.size() * sizeof(uint64_t));
-    for (size_t i = 0; i < blocks.size(); ++i) {
-        blocks[i].done   = true;
-        blocks[i].digest = results[i];
+    for (auto & [device, work] : devices) {
+        const std::vector<uint64_t> digests = on_pieces<uint64_t>(
+            *device, work.arrays, cuda::kDigestPiece,
+            [](const cuda::Kernels & kernels, const cuda::Spans & spans, uint64_t * out) {
+                kernels.digests(nullptr, spans, out);
+            }
+        );
+        for (size_t i = 0; i < digests.size(); ++i) {
+            work.blocks[i]->done   = true;
+            work.blocks[i]->digest = digests[i];
+        }
     }
 }
 

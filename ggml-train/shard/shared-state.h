@@ -58,8 +58,6 @@ private:
         uint64_t digest = 0;
     };
     void digest_on_devices(std::span<Block> blocks) const;
-    void
-    digest_on_device(const Copy & copy, size_t begin, size_t first, std::span<Block> blocks) const;
 
     std::vector<Item> items_;
     Workers &         workers_;

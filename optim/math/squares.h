@@ -6,6 +6,7 @@
 
 namespace gt {
 
+// The sum of the sums of pieces of kSquaresPiece elements, in their order.
 double sum_of_squares(const float * x, int64_t n);
 
 }  // namespace gt

@@ -16,14 +16,10 @@ namespace gt {
 
 namespace {
 
-// Divides x by its norm; squares are summed in units of kNormUnit.
+// Divides x by its norm.
 void normalise(std::span<float> x) {
-    const auto n     = static_cast<int64_t>(x.size());
-    double     norm2 = 0.0;
-    for (int64_t i = 0; i < n; i += cuda::kNormUnit) {
-        norm2 = norm2 + sum_of_squares(x.data() + i, std::min(cuda::kNormUnit, n - i));
-    }
-    const float inverse = static_cast<float>(1.0 / (std::sqrt(norm2) + 1e-20));
+    const double norm2   = sum_of_squares(x.data(), static_cast<int64_t>(x.size()));
+    const float  inverse = static_cast<float>(1.0 / (std::sqrt(norm2) + 1e-20));
     for (float & v : x) {
         v = v * inverse;
     }

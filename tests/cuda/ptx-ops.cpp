@@ -124,7 +124,8 @@ access(Machine & m, Thread & t, Space space, uint64_t at, int w, bool write, boo
 }
 
 Instruction load_store(const Line & l) {
-    const bool         store = l.op == "st";
+    const bool store = l.op == "st";
+    // an address without a space is that of device memory: our kernels pass no other as a pointer
     const Space        space = l.has("shared")  ? Space::shared
                                : l.has("local") ? Space::local
                                                 : Space::global;
@@ -147,9 +148,6 @@ Instruction load_store(const Line & l) {
             ++t.pc;
         };
     }
-    if (space == Space::global && !l.has("global")) {
-        l.unknown();
-    }
     return [=](Machine & m, Thread & t) {
         const uint64_t a = at(m, t);
         if (a % static_cast<uint64_t>(w * n) != 0) {
@@ -160,6 +158,7 @@ Instruction load_store(const Line & l) {
             uint64_t        v = store ? from[i](m, t) : 0;
             store ? memcpy(p, &v, w) : memcpy(&v, p, w);
             if (!store) {
+                t.n_read += space == Space::global ? static_cast<uint64_t>(w) : 0;
                 t.r[to[i]] =
                     sign ? static_cast<uint64_t>(signed_of(v, w)) : v;  // as wide as the register
             }

@@ -36,8 +36,8 @@ class Module {
 public:
     void     read(const std::string & file);
     void     run(const cuda_emu::Launch & launch);
-    uint64_t n_instructions = 0;
-    int      n_launches     = 0;
+    uint64_t n_instructions = 0, most_read = 0;
+    int      n_launches = 0;
 
 private:
     void declare(Kernel & k, const std::string & line);
@@ -292,6 +292,9 @@ void Module::run(const cuda_emu::Launch & l) {
             t.local.assign(k.local_bytes, 0xff);
         }
         run_block(m, random);
+        for (const Thread & t : m.threads) {
+            most_read = std::max(most_read, t.n_read);
+        }
     }
     ++n_launches;
 }
@@ -309,6 +312,10 @@ Scope::~Scope() {
 
 uint64_t Scope::n_instructions() const {
     return module_->n_instructions;
+}
+
+uint64_t Scope::most_read() const {
+    return module_->most_read;
 }
 
 int Scope::n_launches() const {

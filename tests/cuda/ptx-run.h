@@ -35,6 +35,7 @@ public:
     Scope & operator=(const Scope &) = delete;
 
     uint64_t n_instructions() const;  // run so far
+    uint64_t most_read() const;       // bytes of device memory that one thread read in one launch
     int      n_launches() const;
 
 private:
@@ -52,6 +53,7 @@ struct Thread {
     State                      state  = State::ready;
     uint32_t                   linear = 0, index[3] = {};
     uint32_t                   n_barrier = 0, n_warp = 0;  // epochs, to detect races
+    uint64_t                   n_read = 0;                 // bytes of device memory
     // the warp operation it waits for: 's'ync, 'v'ote, or a shuffle: 'd'own 'u'p 'b'utterfly 'i'ndex
     char     op     = 0;
     uint32_t mask   = 0;

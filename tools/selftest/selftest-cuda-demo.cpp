@@ -2,10 +2,12 @@
 // for bit: messages, remaining momentum, merged updates, weights. Compiled with -ffp-contract=off.
 #include "ggml-train/cuda/demo.h"
 #include "optim/device/dct-program.h"
+#include "optim/math/squares.h"
 #include "optim/tables.h"
 #include "tools/selftest/selftest-cuda.h"
 
 #include <cmath>
+#include <numeric>
 
 namespace gt {
 
@@ -142,40 +144,85 @@ void test_rules(SelftestTable & table, int64_t n) {
     table.same("adamw", dev_q.get(), q);
 }
 
-void test_squares(SelftestTable & table, int64_t rows, int64_t cols) {
-    auto      grad = selftest_values(rows * cols, 40);
-    ParamView param{
-        .name      = "w",
-        .ne        = {cols, rows, 1, 1},
-        .row_begin = 0,
-        .row_end   = rows,
-        .weight    = grad,
-        .grad      = grad};
-    Workers             workers(1);
-    OptimOptions        options{.rule = "sgd"};  // muon would not cut matrices
-    std::vector<double> parts(static_cast<size_t>(grad_norm_parts(options, {param})));
-    grad_norm(options, {param}, workers, parts);
-    const int64_t             unit = largest_divisor(rows, 64) * cols;
-    const DeviceArray<float>  dev_grad(grad);
-    const DeviceArray<double> dev_parts(parts.size());
-    cuda::sums_of_squares(nullptr, rows * cols, unit, dev_grad, dev_parts);
-    table.same("sums_of_squares", dev_parts.get(), parts);
+// Arrays of these sizes in one launch.
+struct SpanCase {
+    std::vector<int64_t> sizes;
+    int64_t              piece;
+
+    int64_t n_pieces() const {
+        int64_t n = 0;
+        for (const int64_t size : sizes) {
+            n += (size + piece - 1) / piece;
+        }
+        return n;
+    }
+    std::vector<cuda::Span> arrays(const void * data, size_t element) const {
+        std::vector<cuda::Span> result;
+        int64_t                 at = 0, first = 0;
+        for (const int64_t size : sizes) {
+            const auto * from =
+                static_cast<const uint8_t *>(data) + static_cast<size_t>(at) * element;
+            result.push_back(
+                {.data = from, .n = size, .first = first, .seed = 5 + static_cast<uint64_t>(first)}
+            );
+            at += size;
+            first += (size + piece - 1) / piece;
+        }
+        return result;
+    }
+};
+
+void test_squares(SelftestTable & table, const SpanCase & c) {
+    const int64_t       all = std::accumulate(c.sizes.begin(), c.sizes.end(), int64_t{0});
+    const auto          x   = selftest_values(all, 40);
+    std::vector<double> want, sums;
+    int64_t             at = 0;
+    for (const int64_t size : c.sizes) {
+        want.push_back(sum_of_squares(x.data() + at, size));
+        at += size;
+    }
+    const DeviceArray<float> dev_x(x);
+    const auto               arrays = c.arrays(static_cast<const float *>(dev_x), sizeof(float));
+    const DeviceArray<cuda::Span> dev_arrays(arrays);
+    const DeviceArray<double>     dev_parts(static_cast<size_t>(c.n_pieces()));
+    cuda::sums_of_squares(
+        nullptr,
+        {.table = dev_arrays, .n = static_cast<int64_t>(arrays.size()), .n_pieces = c.n_pieces()},
+        dev_parts
+    );
+    const std::vector<double> parts = dev_parts.get();
+    for (size_t i = 0; i < arrays.size(); ++i) {
+        const auto from = parts.begin() + arrays[i].first;
+        const auto to   = i + 1 < arrays.size() ? parts.begin() + arrays[i + 1].first : parts.end();
+        sums.push_back(std::accumulate(from, to, 0.0));
+    }
+    table.same("sums_of_squares", sums, want);
 }
 
-void test_digests(SelftestTable & table, size_t bytes) {
-    constexpr size_t      kBlock = 1024;
-    std::vector<uint8_t>  data(bytes);
+void test_digests(SelftestTable & table, const SpanCase & c) {
+    const int64_t         all = std::accumulate(c.sizes.begin(), c.sizes.end(), int64_t{0});
+    std::vector<uint8_t>  data(static_cast<size_t>(all));
     std::vector<uint64_t> want;
-    for (size_t i = 0; i < bytes; ++i) {
+    for (size_t i = 0; i < data.size(); ++i) {
         data[i] = static_cast<uint8_t>(random_bits(41, i));
     }
-    for (size_t at = 0; at < bytes; at += kBlock) {
-        const std::span<const uint8_t> all(data);
-        want.push_back(digest64(all.subspan(at, std::min(kBlock, bytes - at)), 5 + want.size()));
+    std::span<const uint8_t> rest(data);
+    for (const int64_t size : c.sizes) {
+        for (int64_t at = 0; at < size; at += c.piece) {
+            const auto n = static_cast<size_t>(std::min(c.piece, size - at));
+            want.push_back(digest64(rest.first(n), 5 + want.size()));
+            rest = rest.subspan(n);
+        }
     }
-    const DeviceArray<uint8_t>  dev_data(data);
-    const DeviceArray<uint64_t> dev_out(want.size());
-    cuda::digests(nullptr, bytes, kBlock, 5, dev_data, dev_out);
+    const DeviceArray<uint8_t>    dev_data(data);
+    const auto                    arrays = c.arrays(static_cast<const uint8_t *>(dev_data), 1);
+    const DeviceArray<cuda::Span> dev_arrays(arrays);
+    const DeviceArray<uint64_t>   dev_out(want.size());
+    cuda::digests(
+        nullptr,
+        {.table = dev_arrays, .n = static_cast<int64_t>(arrays.size()), .n_pieces = c.n_pieces()},
+        dev_out
+    );
     table.same("digests", dev_out.get(), want);
 }
 
@@ -221,10 +268,16 @@ void selftest_cuda_demo(SelftestTable & table) {
         test_rules(table, table.small() ? 100 : 777);
     }
     if (table.wants("sums_of_squares")) {
-        test_squares(table, table.small() ? 6 : 200, 35);
+        test_squares(table, {{7, 4096, 1}, cuda::kSquaresPiece});
+        if (!table.small()) {
+            test_squares(table, {{300'000, 4097, 35, 8192, 12'000}, cuda::kSquaresPiece});
+        }
     }
     if (table.wants("digests")) {
-        test_digests(table, 64 * 1024 + 4);
+        test_digests(table, {{40, 16'384, 4}, cuda::kDigestPiece});
+        if (!table.small()) {
+            test_digests(table, {{100'004, 16'388, 12, 70'001}, cuda::kDigestPiece});
+        }
     }
 }
 
