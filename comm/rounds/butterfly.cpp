@@ -65,18 +65,24 @@ void Butterfly::put(
     const SealContext context     = shard_context(keys_, index, host_, incarnation, number);
     const Bytes       sealed      = seal(keys_, context, bytes);
     client_.count(sealed.size(), 0);
-    upload_(
-        paths_.shard(index, host_, incarnation, number),
-        make_frame(
-            {.kind        = static_cast<uint8_t>(Kind::shard),
-             .run         = keys_.run,
-             .round       = index,
-             .host        = host_,
-             .incarnation = incarnation,
-             .payload     = sealed}
-        ),
-        needed_until
-    );
+    const std::string key = paths_.shard(index, host_, incarnation, number);
+    shards_[index][key]   = make_frame(
+          {.kind        = static_cast<uint8_t>(Kind::shard),
+           .run         = keys_.run,
+           .round       = index,
+           .host        = host_,
+           .incarnation = incarnation,
+           .payload     = sealed}
+      );
+    upload_(key, shards_[index][key], needed_until);
+}
+
+void Butterfly::put_back() {
+    for (const auto & [index, shards] : shards_) {
+        for (const auto & [key, value] : shards) {
+            store_.put(key, value);
+        }
+    }
 }
 
 std::optional<Bytes> Butterfly::get(uint64_t index, const Shard & shard, int number, Time give_up) {
@@ -141,6 +147,7 @@ void Butterfly::publish(uint64_t step, uint64_t weight, std::span<const uint8_t>
 void Butterfly::begin(OpenedRound opened) {
     work_.emplace();
     const uint64_t index = opened.commit.index;
+    shards_.erase(shards_.begin(), shards_.lower_bound(index));  // all have those of the last one
     for (const Message & message : opened.messages) {
         WireReader         in(message.bytes);
         std::vector<Shard> shards(in.u16() == codec_.n_shards ? codec_.n_shards : 0);

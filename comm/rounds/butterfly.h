@@ -52,7 +52,14 @@ public:
 
     // Gives up the exchange before a join. Sets in `out` whether our input was listed.
     void abandon(OpenedRound & out);
-    void reset() { work_.reset(); }
+    void reset() {
+        work_.reset();
+        shards_.clear();
+    }
+
+    // Puts our shards again: the store has lost them.
+    void put_back();
+
     bool is_busy() const { return work_.has_value(); }  // between inputs and outputs
 
 private:
@@ -94,6 +101,9 @@ private:
     Millis              fetch_timeout_;
     RunPaths            paths_;
     std::optional<Work> work_;
+
+    // what we have put for the current exchange, by the index of its inputs
+    std::map<uint64_t, std::map<std::string, Bytes>> shards_;
 };
 
 }  // namespace gt

@@ -30,25 +30,33 @@ public:
     // The first entry of ahead() has been applied.
     void advance();
 
-    // The store has a chain from `floor`, and the last commit applied is not in it: the store was
-    // restored from an older copy.
-    [[nodiscard]] bool is_replaced(uint64_t floor) const {
-        return !log_.find(index_, head_) && log_.read(floor);
+    // The store lacks commits that it had: it is lost, or was restored from an older copy.
+    [[nodiscard]] bool is_lost() const { return !log_.has_all_until(newest()); }
+
+    // Another commit is in the place of the last one applied.
+    [[nodiscard]] bool is_replaced() const {
+        const auto there = log_.read(index_);
+        return there && !log_.find(index_, head_);
     }
 
+    // Puts back the commits that we hold. False: others are in their place.
+    bool put_back() const;
+
+    // Of the commits that we hold.
+    const Commit *                 find(uint64_t index) const;
     uint64_t                       index() const { return index_; }
     const Key32 &                  head() const { return head_; }
-    const std::optional<Commit> &  head_commit() const { return head_commit_; }
+    const Commit *                 head_commit() const;
     const std::deque<ChainEntry> & ahead() const { return ahead_; }
     uint64_t                       newest() const { return index_ + ahead_.size(); }
     const Commit *                 newest_commit() const;
 
 private:
     CommitLog              log_;
-    uint64_t               index_ = 0;    // of the last commit applied
-    Key32                  head_{};       // its digest
-    std::optional<Commit>  head_commit_;  // unknown right after a checkpoint was loaded
-    std::deque<ChainEntry> ahead_;        // closed rounds, not applied yet
+    uint64_t               index_ = 0;  // of the last commit applied
+    Key32                  head_{};     // its digest
+    std::deque<ChainEntry> last_;       // the last ones applied; empty: a checkpoint was loaded
+    std::deque<ChainEntry> ahead_;      // closed rounds, not applied yet
     uint64_t               epoch_ = 0;
 };
 

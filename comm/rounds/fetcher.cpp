@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 
 namespace gt {
 
@@ -20,7 +21,7 @@ bool Fetcher::fetch(const Commit & commit) {
             continue;
         }
         if (held != held_.end() && held->second.contains(message.host) &&
-            digest256(held->second[message.host]) == message.digest) {
+            digest256(held->second[message.host].value) == message.digest) {
             fetched_[message.host] = held->second[message.host];
         } else {
             missing.push_back(&message);
@@ -36,7 +37,7 @@ bool Fetcher::fetch(const Commit & commit) {
             if (value && value->size() == message.size && digest256(*value) == message.digest) {
                 const std::lock_guard lock(mutex);
                 n_bytes_ += value->size();
-                fetched_[message.host] = std::move(*value);
+                fetched_[message.host] = {message.incarnation, std::move(*value)};
             }
         }
     };
@@ -61,7 +62,7 @@ Fetcher::open(const Commit & commit, std::map<std::string, MessageHead> & heads)
     for (const CommitMessage & message : commit.messages) {
         const MessageId id{commit.index, message.host, message.incarnation};
         MessageHead     head;
-        const Bytes &   value = fetched_[message.host];
+        const Bytes &   value = fetched_[message.host].value;
         auto            body  = open_message(keys_, id, value, &head);
         if (body && is_signed_message(commit.find(message.host)->key, keys_.run, id, value) &&
             message.weight <= head.weight && head.step == commit.step &&
@@ -75,9 +76,7 @@ Fetcher::open(const Commit & commit, std::map<std::string, MessageHead> & heads)
 
 void Fetcher::finish(uint64_t index) {
     held_[index] = std::move(fetched_);
-    while (held_.size() > kHeldRounds) {
-        held_.erase(held_.begin());
-    }
+    held_.erase(held_.begin(), held_.upper_bound(index - std::min<uint64_t>(index, kHeldRounds)));
     replaced();
     stuck_since_.reset();
 }
@@ -93,65 +92,85 @@ void Fetcher::reset() {
     stuck_since_.reset();
 }
 
-void Fetcher::while_waiting(const Chain & chain, Fault & fault, Time now) {
+void Fetcher::put(uint64_t index, const Messages::value_type & held) {
+    store_.put(paths_.message(index, held.first, held.second.incarnation), held.second.value);
+}
+
+void Fetcher::put_back() {
+    for (const auto & [index, messages] : held_) {
+        for (const auto & held : messages) {
+            put(index, held);
+        }
+    }
+}
+
+// The store may have lost messages after it acknowledged them, or after they were listed. Those that
+// hosts serve themselves were never in it.
+void Fetcher::put_missing(const Chain & chain, uint64_t floor) {
+    for (auto round = held_.lower_bound(floor); round != held_.end(); ++round) {
+        const auto & [index, messages]     = *round;
+        const Commit *              commit = chain.find(index);
+        const auto                  keys   = store_.list(paths_.messages(index));
+        const std::set<std::string> there(keys.begin(), keys.end());
+        for (const auto & held : messages) {
+            const CommitMessage * listed = commit ? commit->message_of(held.first) : nullptr;
+            const bool            is_due = listed ? listed->where.empty() : index > chain.newest();
+            if (is_due &&
+                !there.contains(paths_.message(index, held.first, held.second.incarnation))) {
+                put(index, held);
+            }
+        }
+    }
+}
+
+bool Fetcher::while_waiting(const Chain & chain, Fault & fault, Time now) {
     // look twice in lost_after
     if (!waiting_since_) {
         waiting_since_ = now;
         looked_        = now;
     }
     if (now - looked_ < options_.lost_after / 2) {
-        return;
+        return false;
     }
     looked_ = now;
-    // are the rounds behind ours removed?
+    // are the rounds behind ours removed, lost or replaced?
     const uint64_t index = chain.index();
     const uint64_t floor = chain.log().floor();
     if (floor > index + 1) {
         fault = Fault::expired;
-        return;
+        return false;
     }
-    if (chain.is_replaced(floor)) {
+    if (chain.is_lost()) {
+        return true;
+    }
+    if (chain.is_replaced()) {
         fault = Fault::forked;
-        return;
+        return false;
     }
-    const auto & commit = chain.head_commit();
-    const auto   held   = held_.find(index);
-    if (!commit || held == held_.end()) {
-        return;
-    }
-    // put again what another member has reported as lost
-    for (const CommitHost & host : commit->hosts) {
-        if (!host.member || host.name == options_.host) {
-            continue;
-        }
-        const auto value = store_.get(paths_.lost(index, commit->revision, host.name));
-        const auto lost =
-            value ? parse_lost(keys_, index, host.name, host.incarnation, *value) : std::nullopt;
-        for (const std::string & sender : lost.value_or(std::vector<std::string>())) {
-            const auto            copy    = held->second.find(sender);
-            const CommitMessage * message = commit->message_of(sender);
-            if (copy != held->second.end() && message) {
-                store_.put(paths_.message(index, sender, message->incarnation), copy->second);
-            }
-        }
-    }
+    put_missing(chain, floor);
+    return false;
 }
 
-void Fetcher::while_stuck(Chain & chain, uint64_t incarnation, Fault & fault, Time now) {
+bool Fetcher::while_stuck(Chain & chain, uint64_t incarnation, Fault & fault, Time now) {
     // look four times in lost_after
     if (!stuck_since_) {
         stuck_since_ = now;
         looked_      = now;
     }
     if (now - looked_ < options_.lost_after / 4) {
-        return;
+        return false;
     }
     looked_ = now;
-    // is the round removed?
-    if (chain.log().floor() > chain.ahead().front().commit.index) {
+    // is the round removed, or lost?
+    const uint64_t floor = chain.log().floor();
+    if (floor > chain.ahead().front().commit.index) {
         fault = Fault::expired;
-        return;
+        return false;
     }
+    if (chain.is_lost()) {
+        return true;
+    }
+    put_missing(chain, floor);
     // is another revision valid? A later commit, or a higher revision, shows it
     for (bool is_more = true; is_more;) {
         const Chain::Read read = chain.read({});
@@ -160,25 +179,26 @@ void Fetcher::while_stuck(Chain & chain, uint64_t incarnation, Fault & fault, Ti
             replaced();
         } else if (read == Chain::Read::forked) {
             fault = Fault::forked;
-            return;
+            return false;
         }
     }
     if (chain.revise()) {
         replaced();
         stuck_since_.reset();
-        return;
+        return false;
     }
     if (now - *stuck_since_ < options_.lost_after) {
-        return;
+        return false;
     }
     // have the others moved on? Then load their next checkpoint
     if (has_newer_checkpoint(chain)) {
         fault = Fault::expired;
-        return;
+        return false;
     }
     if (!has_reported_) {
         report_lost(chain.ahead().front().commit, incarnation);
     }
+    return false;
 }
 
 bool Fetcher::has_newer_checkpoint(const Chain & chain) const {

@@ -23,7 +23,9 @@ public:
     Fetcher(Store & store, const RunKeys & keys, const Options & options);
 
     // Our own message: not fetched, and put again if the store loses it.
-    void keep(uint64_t index, const Bytes & message) { held_[index][options_.host] = message; }
+    void keep(const MessageId & id, const Bytes & message) {
+        held_[id.index][id.host] = {id.incarnation, message};
+    }
 
     // Fetches what the commit lists and is not there yet. True: everything is there.
     bool fetch(const Commit & commit);
@@ -40,21 +42,31 @@ public:
     void reset();                                    // after joining again
     void found_commit() { waiting_since_.reset(); }  // the next commit is there
 
-    // Called while the next commit does not come: puts again what others have lost. Sets `fault` if
-    // the rounds behind ours are removed, or if the store has forgotten the last one.
-    void while_waiting(const Chain & chain, Fault & fault, Time now);
+    // Called while the next commit does not come: puts again what the store has lost. Sets `fault` if the rounds behind ours are removed, or replaced by others. Returns
+    // whether the store has lost commits that we hold.
+    [[nodiscard]] bool while_waiting(const Chain & chain, Fault & fault, Time now);
 
     // Called while fetch returns false for the first commit ahead: looks for another revision, and
-    // finally reports the missing messages as lost. Sets `fault` if we must join again.
-    void while_stuck(Chain & chain, uint64_t incarnation, Fault & fault, Time now);
+    // finally reports the missing messages as lost. Sets `fault` if we must join again. Returns
+    // whether the store has lost commits that we hold.
+    [[nodiscard]] bool while_stuck(Chain & chain, uint64_t incarnation, Fault & fault, Time now);
+
+    // Puts all messages that we hold.
+    void put_back();
 
     uint64_t n_bytes() const { return n_bytes_; }  // fetched so far
 
 private:
-    bool has_newer_checkpoint(const Chain & chain) const;
-    void report_lost(const Commit & commit, uint64_t incarnation);
+    struct Held {
+        uint64_t incarnation = 0;
+        Bytes    value;
+    };
+    using Messages = std::map<std::string, Held>;  // by host
 
-    using Messages = std::map<std::string, Bytes>;  // values by host
+    bool has_newer_checkpoint(const Chain & chain) const;
+    void put_missing(const Chain & chain, uint64_t floor);
+    void report_lost(const Commit & commit, uint64_t incarnation);
+    void put(uint64_t index, const Messages::value_type & held);
 
     Store &                      store_;
     const RunKeys &              keys_;

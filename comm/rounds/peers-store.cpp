@@ -25,7 +25,8 @@ StorePeers::StorePeers(Store & store, const RunKeys & keys, const StorePeersOpti
                                                          {.host       = options.host,
                                                           .lost_after = options.lost_after,
                                                           .n_fetch    = options.n_fetch,
-                                                          .observe    = options.observe},
+                                                          .observe    = options.observe,
+                                                          .restore    = [this] { restore(); }},
                                                          upload()
                                                      ) {
     if (options_.dense) {
@@ -40,6 +41,29 @@ RoundClient::Upload StorePeers::upload() {
         const auto shared = std::make_shared<Bytes>(std::move(value));
         messages_.push({[this, key, shared] { store_.put(key, *shared); }, index});
     };
+}
+
+// The store is lost: puts back what the client does not know of.
+void StorePeers::restore() {
+    if (options_.log) {
+        options_.log("the hub or store has lost rounds that we hold; putting them back");
+    }
+    for (const auto & [key, value] : records_) {
+        store_.put(key, value, true);
+    }
+    if (butterfly_) {
+        butterfly_->put_back();
+    }
+}
+
+void StorePeers::keep_records() {
+    const RunPaths paths(keys_.run);
+    for (const std::string & key : {paths.settings(), paths.model()}) {
+        const auto value = records_.contains(key) ? std::nullopt : store_.get(key);
+        if (value) {
+            records_[key] = *value;
+        }
+    }
 }
 
 StorePeers::~StorePeers() {
@@ -117,6 +141,9 @@ Joined StorePeers::join(std::span<const uint8_t> mark, bool fresh) {
     while (!start) {
         try {
             start = client_.try_join(mark, fresh, now());
+            if (start) {
+                keep_records();
+            }
         } catch (const StoreError &) {
             // retry
         }

@@ -54,6 +54,8 @@ private:
     SliceOrder          slice_order(const std::vector<std::string> & writers) const;
     void                put_slice(uint64_t step, Applied::Slice slice);
     RoundClient::Upload upload();
+    void                restore();
+    void                keep_records();
     void                leave();
     void                check_stop(Time since, const std::string & for_what);
     void                wait_or_give_up(Time since, const std::string & for_what, Millis pause);
@@ -65,6 +67,7 @@ private:
     std::atomic<uint64_t>        newest_order_{0};  // older checkpoints are not written any more
     std::vector<uint64_t>        empty_;            // steps that were published without a message
     CheckpointList               joined_;           // the checkpoint that join() named
+    std::map<std::string, Bytes> records_;          // settings and model, in case the store is lost
     Uploader                     messages_, slices_;
     RoundClient                  client_;
     std::optional<Butterfly>     butterfly_;

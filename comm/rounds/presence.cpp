@@ -20,8 +20,7 @@ void Presence::announce(const Commit * newest) {
     uint64_t       highest = std::max(incarnation_, known);
     for (const std::string & key : store_.list(paths_.presences(host_))) {
         const auto presence = paths_.parse_presence(key);
-        if (presence && presence->kind != PresenceKey::Kind::ask &&
-            is_next_incarnation(presence->incarnation, known)) {
+        if (presence && presence->is_start() && is_next_incarnation(presence->incarnation, known)) {
             highest = std::max(highest, presence->incarnation);
         }
     }
@@ -59,6 +58,12 @@ void Presence::ask(uint64_t index) {
     const RecordHead head{
         Kind::presence, static_cast<uint64_t>(PresenceKey::Kind::ask), host_, index};
     store_.put(paths_.ask(host_, index), make_signed_record(keys_, head, {}));
+}
+
+void Presence::restored(uint64_t index) {
+    const RecordHead head{
+        Kind::presence, static_cast<uint64_t>(PresenceKey::Kind::restored), host_, index};
+    store_.put(paths_.restored(host_, index), make_signed_record(keys_, head, {}));
 }
 
 bool Presence::is_member(const Commit * newest) const {

@@ -19,6 +19,9 @@ public:
     // Asks for a shared checkpoint of `index` or later.
     void ask(uint64_t index);
 
+    // We have put back what the store had lost, up to the commit of `index`.
+    void restored(uint64_t index);
+
     // Announces itself again, with a new incarnation: the store may have lost our hello.
     void forget() { is_announced_ = false; }
 

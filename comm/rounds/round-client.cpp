@@ -5,7 +5,7 @@
 
 namespace gt {
 
-constexpr uint32_t kMarkMagic  = 0x324d5447;  // "GTM2"
+constexpr uint32_t kMarkMagic  = 0x334d5447;  // "GTM3"
 constexpr size_t   kNearRounds = 2;   // a joining host announces itself when it is this far behind
 constexpr int      kMaxFaults  = 3;   // a fault that returns this often is not an accident
 constexpr size_t   kRemembered = 64;  // rounds whose commit and state the others' are compared with
@@ -52,7 +52,7 @@ void RoundClient::publish(
     Bytes value          = make_message(keys_, id, head, body);
     up_bytes_ += value.size();
     outbox_.add({index, step, incarnation(), digest256(value), generation_, phase});
-    fetcher_.keep(index, value);
+    fetcher_.keep(id, value);
     upload_(paths_.message(id), std::move(value), index);
 }
 
@@ -88,9 +88,36 @@ uint64_t RoundClient::n_behind(Time now) {
     }
     const bool is_member = presence_.is_member(newest);
     if (!is_member) {
-        fetcher_.while_waiting(chain_, fault_, now);
+        is_lost_ = fetcher_.while_waiting(chain_, fault_, now) || is_lost_;
+        restore();
     }
     return is_member ? 0 : 1;
+}
+
+// The store has lost commits that we have applied: puts back what we hold, and tells the sequencer. All
+// hosts hold the same chain, so the run continues behind the newest commit that one of them has read.
+void RoundClient::restore() {
+    const Commit * newest = chain_.newest_commit();
+    if (!is_lost_ || options_.observe) {
+        return;
+    }
+    if (!newest) {
+        fault_ = Fault::forked;  // we hold a state, but not its commit
+        return;
+    }
+    if (options_.restore) {
+        options_.restore();
+    }
+    fetcher_.put_back();
+    if (!chain_.put_back()) {
+        fault_ = Fault::forked;
+    } else {
+        presence_.restored(newest->index);
+    }
+    if (!presence_.is_member(newest)) {
+        presence_.forget();
+    }
+    is_lost_ = false;
 }
 
 // Reads the next commit of the chain. False: it is not there yet, or it does not fit (fault_).
@@ -110,10 +137,10 @@ bool RoundClient::look_ahead(Millis wait) {
 // Messages in flight stay so until the next join.
 OpenedRound RoundClient::faulty() const {
     OpenedRound out;
-    out.fault          = fault_;
-    const auto & head  = chain_.head_commit();
-    const auto   first = outbox_.first_step();
-    out.commit.step    = first ? *first : head ? head->step : kNone;
+    out.fault            = fault_;
+    const Commit * head  = chain_.head_commit();
+    const auto     first = outbox_.first_step();
+    out.commit.step      = first ? *first : head ? head->step : kNone;
     return out;
 }
 
@@ -163,7 +190,8 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
         if (!presence_.is_announced()) {
             presence_.announce(chain_.newest_commit());
         }
-        fetcher_.while_waiting(chain_, fault_, now);
+        is_lost_ = fetcher_.while_waiting(chain_, fault_, now) || is_lost_;
+        restore();
     }
     if (fault_ != Fault::none) {
         return faulty();
@@ -174,7 +202,8 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
     fetcher_.found_commit();
     // fetch its messages
     if (!fetcher_.fetch(chain_.ahead().front().commit)) {
-        fetcher_.while_stuck(chain_, incarnation(), fault_, now);
+        is_lost_ = fetcher_.while_stuck(chain_, incarnation(), fault_, now) || is_lost_;
+        restore();
         return std::nullopt;
     }
     // open them, and settle our own
@@ -202,15 +231,18 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
 
 std::optional<RoundClient::Start>
 RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
+    if (!mark.empty() && !own_) {
+        read_mark(mark);
+    }
     auto chain = chain_.log().load();
+    if (!mark.empty() && restore_own(chain, now)) {
+        return std::nullopt;
+    }
     if (chain.empty()) {  // the run waits for hosts: be one of them
         if (!presence_.is_announced()) {
             presence_.announce(nullptr);
         }
         return std::nullopt;
-    }
-    if (!mark.empty() && !own_) {
-        read_mark(mark);
     }
     Start                      start;
     const std::optional<Key32> head = find_start(chain, !mark.empty(), fresh, start);
@@ -247,6 +279,30 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
         presence_.announce(chain_.newest_commit());
     }
     return start;
+}
+
+// Our own checkpoint is newer than the store, which is lost or was restored from an older copy: puts its
+// commit back. The sequencer continues behind the newest one that hosts have put back.
+bool RoundClient::restore_own(const std::deque<ChainEntry> & chain, Time now) {
+    if (!own_commit_ || options_.observe ||
+        (!chain.empty() && chain.back().commit.index >= own_commit_->commit.index)) {
+        return false;
+    }
+    if (!offered_ || now - *offered_ > options_.lost_after / 2) {
+        if (options_.restore) {
+            options_.restore();
+        }
+        if (!chain_.log().put_back(*own_commit_)) {
+            own_commit_.reset();  // another one is in its place
+            return false;
+        }
+        presence_.restored(own_commit_->commit.index);
+        offered_ = now;
+    }
+    if (!presence_.is_announced()) {
+        presence_.announce(&own_commit_->commit);
+    }
+    return true;
 }
 
 // Digest of the commit to start behind, and in `start` how. In this order: our own checkpoint, the
@@ -311,28 +367,31 @@ bool RoundClient::needs_newer(
     return !is_readable || (has_members && now - moved_ <= timeout);
 }
 
-// u32 magic | u64 run | u64 index | u64 step | digest head | u64 last index whose message is not in
-// the residual | messages in flight (outbox.h)
+// u32 magic | u64 run | u64 index | digest head | u64 last index whose message is not in the residual
+// | u32 size and bytes of the commit of that index, 0: unknown | messages in flight (outbox.h)
 Bytes RoundClient::mark() const {
     WireWriter out;
     out.u32(kMarkMagic);
     out.u64(keys_.run);
     out.u64(chain_.index());
-    out.u64(chain_.head_commit() ? chain_.head_commit()->step : kNone);
     out.raw(chain_.head());
     out.u64(presence_.resume_index(next_index() - 1));
+    const Commit * head   = chain_.head_commit();
+    const Bytes    commit = head ? encode_commit(keys_, *head) : Bytes();
+    out.u32(static_cast<uint32_t>(commit.size()));
+    out.raw(commit);
     outbox_.write(out);
     return out.take();
 }
 
 void RoundClient::read_mark(std::span<const uint8_t> mark) {
-    WireReader in(mark);
-    const bool is_mark = in.u32() == kMarkMagic;
-    const auto run     = in.u64();
-    const auto index   = in.u64();
-    in.u64();  // step: not needed
-    const Key32 head = in.key();
-    const auto  last = in.u64();
+    WireReader  in(mark);
+    const bool  is_mark = in.u32() == kMarkMagic;
+    const auto  run     = in.u64();
+    const auto  index   = in.u64();
+    const Key32 head    = in.key();
+    const auto  last    = in.u64();
+    const auto  commit  = in.raw(in.u32());
     Outbox      outbox(options_.host);
     outbox.read(in);
     if (!is_mark || !in.at_end()) {
@@ -345,6 +404,9 @@ void RoundClient::read_mark(std::span<const uint8_t> mark) {
     }
     own_    = {index, head};
     outbox_ = std::move(outbox);
+    if (auto parsed = parse_commit(keys_, index, 0, commit); parsed && digest256(commit) == head) {
+        own_commit_ = ChainEntry{std::move(*parsed), head};
+    }
     presence_.resume(last);
 }
 

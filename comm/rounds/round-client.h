@@ -25,6 +25,8 @@ struct RoundClientOptions {
     Millis      ask_timeout{60'000};  // for a newer checkpoint, while no round closes
     int         n_fetch = 4;          // messages fetched at the same time; 1: no threads
     bool        observe = false;      // follows the rounds, takes no part
+
+    std::function<void()> restore;  // the store is lost: puts back what is not ours to know
 };
 
 class RoundClient {
@@ -91,6 +93,8 @@ private:
     ) const;
     bool needs_newer(const std::deque<ChainEntry> & chain, const CheckpointList & list, Time now);
     bool look_ahead(Millis wait);
+    void restore();
+    bool restore_own(const std::deque<ChainEntry> & chain, Time now);
     OpenedRound faulty() const;
     Fault       compare(const std::map<std::string, MessageHead> & heads) const;
     void        count(Fault fault);
@@ -110,7 +114,10 @@ private:
     int                                       n_faults_   = 0;  // in a row, between listed messages
     std::map<uint64_t, Key32>                 heads_;           // digests of commits, by index
     std::map<uint64_t, uint64_t>              states_;          // digests of our state, by index
-    std::optional<std::pair<uint64_t, Key32>> own_;    // index and head of our own checkpoint
+    std::optional<std::pair<uint64_t, Key32>> own_;         // index and head of our own checkpoint
+    std::optional<ChainEntry>                 own_commit_;  // of that index
+    std::optional<Time>                       offered_;     // when it was put back
+    bool                                      is_lost_ = false;  // the store lacks what we hold
     std::optional<uint64_t>                   asked_;  // for a checkpoint of this index or later
     uint64_t                                  least_checkpoint_ = 0, newest_then_ = kNone;
     Time                    moved_{};       // when the newest commit became newest_then_

@@ -2,6 +2,7 @@
 #include "comm/sequencer/commit-log.h"
 
 #include <algorithm>
+#include <set>
 
 namespace gt {
 
@@ -38,6 +39,54 @@ uint64_t CommitLog::floor() const {
         floor = std::max(floor, paths_.parse_floor(key).value_or(0));
     }
     return floor;
+}
+
+// The floor is read after the commits: it may rise, and what is below it is removed.
+bool CommitLog::has_all_until(uint64_t index) const {
+    std::set<uint64_t> indices;
+    for (const std::string & key : store_.list(paths_.commits())) {
+        if (const auto commit = paths_.parse_commit(key)) {
+            indices.insert(commit->index);
+        }
+    }
+    for (uint64_t i = floor(); i <= index; ++i) {
+        if (!indices.contains(i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool CommitLog::put_back(const ChainEntry & entry) const {
+    const Bytes value = encode_commit(keys_, entry.commit);
+    GT_CHECK(digest256(value) == entry.digest, "a commit is encoded differently than before");
+    return store_.put(paths_.commit(entry.commit.index, entry.commit.revision), value, true);
+}
+
+bool CommitLog::retain(uint64_t & index) const {
+    auto first = read(index);
+    if (!first) {
+        return false;
+    }
+    Key32    digest = first->digest;
+    uint64_t end    = index + 1;
+    for (auto next = read(end); next && next->commit.previous == digest; next = read(end)) {
+        digest = next->digest;
+        ++end;
+    }
+    for (const std::string & key : store_.list(paths_.commits())) {
+        if (const auto commit = paths_.parse_commit(key); commit && commit->index >= end) {
+            store_.remove(key);
+        }
+    }
+    for (const uint64_t low = floor(); index > low; --index) {
+        auto before = read(index - 1);
+        if (!before || before->digest != first->commit.previous) {
+            break;
+        }
+        first = std::move(before);
+    }
+    return true;
 }
 
 std::deque<ChainEntry> CommitLog::load() const {

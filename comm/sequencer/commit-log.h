@@ -1,4 +1,4 @@
-// comm/sequencer/commit-log.h — reads the chain of commits from a store.
+// comm/sequencer/commit-log.h — the chain of commits in a store: reads it, and puts back what is lost.
 //
 // Missing and unreadable are different results: a sequencer that took a truncated read for a missing
 // commit might write a second one for the same round.
@@ -29,6 +29,16 @@ public:
 
     // Rounds below may be removed. Lists keys: only for joining and long waits.
     [[nodiscard]] uint64_t floor() const;
+
+    // Whether all commits from the floor to `index` are in the store. Lists keys.
+    [[nodiscard]] bool has_all_until(uint64_t index) const;
+
+    // Puts a commit that the store has lost. False: another one is in its place.
+    bool put_back(const ChainEntry & entry) const;
+
+    // Walks from the commit of `index` to the first that leads there, and sets `index` to it. Removes
+    // commits behind it that do not belong to its chain. False: it is not in the store.
+    [[nodiscard]] bool retain(uint64_t & index) const;
 
     // The chain from the floor to the newest commit; empty: the run has not begun.
     [[nodiscard]] std::deque<ChainEntry> load() const;

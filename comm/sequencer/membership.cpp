@@ -73,7 +73,9 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
         }
     }
     bytes_ += head.n_bytes(checkpoint_bytes_);
+    awaits_all_ = false;
     if (!head.writers.empty()) {
+        has_no_checkpoint_ = false;
         n_broken_ += order_ ? 1 : 0;
         order_.emplace(head, digest);
         last_order_ = head.index;
@@ -113,6 +115,12 @@ void Membership::remove(const std::string & host) {
 void Membership::ask(uint64_t index) {
     const uint64_t known = std::min(index, head_ ? head_->index : 0);
     asked_               = asked_ == kNone ? known : std::max(asked_, known);
+}
+
+void Membership::restored() {
+    order_.reset();
+    awaits_all_        = true;
+    has_no_checkpoint_ = true;
 }
 
 std::vector<MessageId> Membership::missing() const {
@@ -251,6 +259,9 @@ bool Membership::is_time(Time now) const {
                    return would_admit(hello.first, hello.second);
                });
     }
+    if (awaits_all_ && n_live_here < n_live) {
+        return false;
+    }
     // all awaited members, or a quorum at the deadline
     if (n_awaited == 0) {
         n_awaited      = n_live;
@@ -381,6 +392,9 @@ bool Membership::is_due(const Commit & commit) const {
     const uint64_t n = commit.index - last_order_;
     if (options_.n_steps != 0 && commit.step + 1 >= options_.n_steps) {
         return true;  // the last one
+    }
+    if (has_no_checkpoint_) {
+        return true;
     }
     if (const bool broken = order_ && is_broken(commit);
         broken || (order_ && !order_->is_complete())) {

@@ -52,6 +52,10 @@ public:
     // A host that joins needs a checkpoint of `index` or later: replaying older rounds is slower.
     void ask(uint64_t index);
 
+    // Hosts have put back what the store had lost. The open round closes when all members have sent:
+    // one may have applied it already. Slices and checkpoints are lost: a new one is due.
+    void restored();
+
     // The members' messages of the open round that have not arrived.
     std::vector<MessageId> missing() const;
     void                   message(const SeenMessage & seen, Time now);
@@ -112,7 +116,8 @@ private:
     uint64_t                           bytes_      = 0;  // of messages since the last order
     uint64_t checkpoint_bytes_                     = 0;  // of the last complete one; 0: unknown
     uint64_t n_broken_                             = 0;  // orders in a row that were not completed
-    uint64_t asked_ = kNone;  // a host needs a checkpoint of this index or later
+    uint64_t asked_      = kNone;  // a host needs a checkpoint of this index or later
+    bool     awaits_all_ = false, has_no_checkpoint_ = false;  // see restored()
 };
 
 }  // namespace gt

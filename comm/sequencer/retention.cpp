@@ -20,6 +20,14 @@ void Retention::start(uint64_t floor) {
     }
 }
 
+void Retention::raise(uint64_t floor) {
+    const RecordHead head{Kind::floor, floor, "sequencer", 0};
+    store_.put(paths_.floor(floor), make_record(keys_, head, {}));
+    if (const uint64_t old = std::exchange(floor_, floor); old != 0 && old != floor) {
+        store_.remove(paths_.floor(old));
+    }
+}
+
 void Retention::commit(const Commit & commit) {
     newest_ = commit.index;
     if (commit.complete && (last_complete_ == kNone || commit.complete->index > last_complete_)) {
@@ -36,11 +44,7 @@ void Retention::work() {
     const bool     is_old  = newest_ - listed_at_ > std::max(kKeptRounds, (last - before) / 4);
     const uint64_t floor   = is_full || is_old ? last : before;
     if (floor > floor_) {
-        const RecordHead head{Kind::floor, floor, "sequencer", 0};
-        store_.put(paths_.floor(floor), make_record(keys_, head, {}));
-        if (const uint64_t old = std::exchange(floor_, floor); old != 0) {
-            store_.remove(paths_.floor(old));
-        }
+        raise(floor);
     }
     for (int i = 0; i < kRoundsPerCall && done_ < floor_; ++i) {
         remove_round(done_);

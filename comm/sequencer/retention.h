@@ -18,6 +18,9 @@ public:
     // Finds, with one listing, the work that a previous sequencer left.
     void start(uint64_t floor);
 
+    // Writes the floor record: older rounds may be removed, or are lost.
+    void raise(uint64_t floor);
+
     // Called with every commit, in order.
     void commit(const Commit & commit);
 

@@ -7,6 +7,7 @@
 #include "comm/wire/wire.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gt {
 
@@ -21,18 +22,8 @@ Sequencer::Sequencer(Store & store, const RunKeys & keys, const SequencerOptions
 }
 
 bool Sequencer::poll(Time now) {
-    // read the chain
     if (!loaded_) {
-        for (const ChainEntry & entry : log_.load()) {
-            advance(entry, now);
-        }
-        retention_.start(log_.floor());
-        if (options_.take_over) {
-            ++epoch_;
-            options_.take_over = false;
-        }
-        moved_  = now;
-        loaded_ = true;
+        load(now);
     }
     if (!leads_ && !follow(now)) {
         return false;
@@ -43,6 +34,9 @@ bool Sequencer::poll(Time now) {
                                            : std::min(options_.presence_poll, Millis(1'000));
     if (!listed_ || now - looked_ >= each) {
         look_for_presences(now);
+    }
+    if (adopt_restored()) {
+        load(now);
     }
     const double pace_ms = membership_.head() ? double(membership_.head()->pace_ms) : 0;
     if (now - membership_.opened() >= Millis(static_cast<int64_t>(options_.early * pace_ms))) {
@@ -56,6 +50,63 @@ bool Sequencer::poll(Time now) {
         look_for_messages(now);  // of the next round
     }
     return closed;
+}
+
+void Sequencer::load(Time now) {
+    // hosts may have put back commits that the store had lost
+    for (const std::string & key : store_.list(paths_.presences())) {
+        const auto presence = paths_.parse_presence(key);
+        if (presence && presence->kind == PresenceKey::Kind::restored) {
+            take_presence(key, now);
+        }
+    }
+    adopt_restored();
+    // read the chain
+    const std::deque<ChainEntry> chain = log_.load();
+    for (const ChainEntry & entry : chain) {
+        advance(entry, now);
+    }
+    retention_.start(log_.floor());
+    const uint64_t first    = chain.empty() ? 0 : chain.front().commit.index;
+    const uint64_t complete = chain.empty() ? kNone : chain.back().commit.complete_at;
+    if (is_restored_ || (first > 0 && (complete == kNone || complete < first))) {
+        membership_.restored();
+    }
+    if (options_.take_over) {
+        ++epoch_;
+        options_.take_over = false;
+    }
+    is_restored_ = false;
+    moved_       = now;
+    loaded_      = true;
+}
+
+void Sequencer::restart() {
+    loaded_     = false;
+    listed_     = false;
+    membership_ = Membership(options_.membership);
+    presences_.clear();
+    pending_.reset();
+}
+
+// Hosts have put back commits that the store had lost. The chain continues behind them: the floor is the
+// first that leads there, and what was written without them is void. True: the chain must be read again.
+bool Sequencer::adopt_restored() {
+    const auto & head = membership_.head();
+    if (!restored_ || (head && *restored_ <= head->index && log_.has_all_until(head->index))) {
+        restored_.reset();  // nothing is lost
+        return false;
+    }
+    uint64_t from = *std::exchange(restored_, std::nullopt);
+    if (!log_.retain(from)) {
+        return false;
+    }
+    if (from > log_.floor()) {
+        retention_.raise(from);
+    }
+    restart();
+    is_restored_ = true;
+    return true;
 }
 
 void Sequencer::advance(const ChainEntry & entry, Time now) {
@@ -77,11 +128,7 @@ void Sequencer::take(const ChainEntry & entry, Time now) {
         entry.commit.previous !=
             (entry.commit.index == head->index ? head->previous : membership_.head_digest())) {
         // another revision of our head is valid: start over from the floor
-        loaded_     = false;
-        listed_     = false;
-        membership_ = Membership(options_.membership);
-        presences_.clear();
-        pending_.reset();
+        restart();
         throw StoreError("another sequencer has revised the newest commit; the chain is read again"
         );
     }
@@ -121,6 +168,10 @@ bool Sequencer::claim(Time now) {
     for (const std::string & key : store_.list(paths_.epochs())) {
         newest = std::max(newest, paths_.parse_epoch(key).value_or(0));
     }
+    if (log_.floor() > membership_.open_index()) {  // the chain continues behind a gap
+        restart();
+        return false;
+    }
     if (newest > seen_epoch_ && newest > epoch_) {  // another has just taken over: give it time
         seen_epoch_ = newest;
         moved_      = now;
@@ -152,7 +203,9 @@ void Sequencer::look_for_presences(Time now) {
     looked_ = now;
     for (const std::string & key : store_.list(paths_.presences())) {
         const auto presence = paths_.parse_presence(key);
-        if (presence && is_obsolete(*presence)) {
+        const bool is_new =
+            presence && presence->kind == PresenceKey::Kind::restored && !presences_.contains(key);
+        if (presence && is_obsolete(*presence) && !is_new) {
             store_.remove(key);
             presences_.erase(key);
         } else {
@@ -188,6 +241,10 @@ void Sequencer::take_presence(const std::string & key, Time now) {
         return;  // damaged, or made without the key: read again next time
     }
     presences_.insert(key);
+    if (presence->kind == PresenceKey::Kind::restored) {
+        restored_ = std::max(restored_.value_or(0), presence->incarnation);
+        return;
+    }
     if (!is_removal && !membership_.pin(presence->host, signer)) {
         refuse("presence of " + presence->host + ", which is the name of another machine");
         return;
@@ -205,6 +262,8 @@ void Sequencer::take_presence(const std::string & key, Time now) {
         case PresenceKey::Kind::ask:
             membership_.ask(presence->incarnation);
             break;
+        case PresenceKey::Kind::restored:
+            break;
     }
 }
 
@@ -213,6 +272,8 @@ bool Sequencer::is_obsolete(const PresenceKey & presence) const {
     const auto &       head  = membership_.head();
     const CommitHost * known = head ? head->find(presence.host) : nullptr;
     return presence.kind == PresenceKey::Kind::ask ? presence.incarnation < membership_.last_order()
+           : presence.kind == PresenceKey::Kind::restored
+               ? head && presence.incarnation < head->index
            : presence.kind == PresenceKey::Kind::removed
                ? known && known->removed
                : known && presence.incarnation < known->incarnation;

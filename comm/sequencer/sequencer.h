@@ -49,6 +49,9 @@ public:
     const std::optional<Commit> & head() const { return membership_.head(); }
 
 private:
+    void                       load(Time now);
+    void                       restart();
+    bool                       adopt_restored();
     bool                       follow(Time now);
     bool                       catch_up(Time now);
     bool                       claim(Time now);
@@ -74,11 +77,13 @@ private:
     Membership       membership_;
     Retention        retention_;
 
-    bool                  loaded_ = false, leads_ = false, listed_ = false, has_settings_ = false;
-    uint64_t              epoch_ = 0, seen_epoch_ = 0;
-    Time                  moved_{}, looked_{}, looked_lost_{};
-    std::set<std::string> presences_;  // keys that were read
-    std::set<std::string> refused_;    // of the open round, to report each once
+    bool                    loaded_ = false, leads_ = false, listed_ = false, has_settings_ = false;
+    uint64_t                epoch_ = 0, seen_epoch_ = 0;
+    Time                    moved_{}, looked_{}, looked_lost_{};
+    std::optional<uint64_t> restored_;             // hosts have put back commits up to this one
+    bool                    is_restored_ = false;  // and the chain is to be read again
+    std::set<std::string>   presences_;            // keys that were read
+    std::set<std::string>   refused_;              // of the open round, to report each once
     std::optional<Bytes>
              pending_;  // a commit whose put may have failed: the same bytes are put again
     uint64_t pending_index_    = 0;

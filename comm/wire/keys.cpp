@@ -57,6 +57,9 @@ std::string RunPaths::ask(const std::string & host, uint64_t index) const {
 std::string RunPaths::removed(const std::string & host) const {
     return presences(host) + number(0) + "-removed";
 }
+std::string RunPaths::restored(const std::string & host, uint64_t index) const {
+    return presences(host) + number(index) + "-restored";
+}
 std::string RunPaths::epochs() const {
     return root + "epoch/";
 }
@@ -162,16 +165,18 @@ private:
 
 }  // namespace
 
-// presence/HOST/INCARNATION-hello or -leave, presence/HOST/INDEX-ask, presence/HOST/0-removed
+// presence/HOST/INCARNATION-hello or -leave, presence/HOST/INDEX-ask or -restored,
+// presence/HOST/0-removed
 std::optional<PresenceKey> RunPaths::parse_presence(const std::string & key) const {
     KeyParts    parts(key, presences());
     PresenceKey out;
     out.host        = parts.host(parts.until('/'));
     out.incarnation = parts.number(parts.until('-'));
-    out.kind        = parts.rest() == "leave"     ? PresenceKey::Kind::leave
-                      : parts.rest() == "ask"     ? PresenceKey::Kind::ask
-                      : parts.rest() == "removed" ? PresenceKey::Kind::removed
-                                                  : PresenceKey::Kind::hello;
+    out.kind        = parts.rest() == "leave"      ? PresenceKey::Kind::leave
+                      : parts.rest() == "ask"      ? PresenceKey::Kind::ask
+                      : parts.rest() == "removed"  ? PresenceKey::Kind::removed
+                      : parts.rest() == "restored" ? PresenceKey::Kind::restored
+                                                   : PresenceKey::Kind::hello;
     parts.require(out.kind != PresenceKey::Kind::hello || parts.rest() == "hello");
     return parts.ok() ? std::optional(out) : std::nullopt;
 }

@@ -20,11 +20,14 @@ struct MessageId {
 };
 
 struct PresenceKey {
-    enum class Kind : uint8_t { hello, leave, ask, removed };
+    enum class Kind : uint8_t { hello, leave, ask, removed, restored };
 
     Kind        kind = Kind::hello;
     std::string host;
-    uint64_t    incarnation = 0;  // ask: index of the newest commit; removed: 0
+    uint64_t    incarnation = 0;  // ask, restored: index of the newest commit; removed: 0
+
+    // It tells when an incarnation began or ended.
+    bool is_start() const { return kind == Kind::hello || kind == Kind::leave; }
 };
 
 // Incarnations count starts of a host. A number far above the last one is not a start: it would lock
@@ -63,6 +66,7 @@ struct RunPaths {
     std::string leave(const std::string & host, uint64_t incarnation) const;
     std::string ask(const std::string & host, uint64_t index) const;
     std::string removed(const std::string & host) const;
+    std::string restored(const std::string & host, uint64_t index) const;
     std::string epochs() const;
     std::string epoch(uint64_t epoch) const;
     std::string parts(uint64_t index) const;

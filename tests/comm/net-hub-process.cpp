@@ -1,7 +1,8 @@
 // The real hub program: SIGKILL loses nothing, and many rounds do not make it grow.
-#include "comm/wire/records.h"
+#include "comm/rounds/peers-store.h"
 #include "tests/comm/hub-process.h"
 #include "tests/comm/store-suite.h"
+#include "tests/fake/dense-floats.h"
 
 #include <mutex>
 
@@ -168,4 +169,74 @@ TEST_CASE("eight_hosts_meet_at_a_hub_with_256_files", "[hub]") {
     CHECK(n_missing == 0);
     WARN(n_retries << " retries of " << kHosts << " hosts in " << kRounds << " rounds");
     CHECK_THAT(read_text(hub.path() + "/=hub/hub.log"), !ContainsSubstring("Too many open files"));
+}
+
+// Two hosts train over a hub whose folder goes away; with `is_dense`, in the middle of exchanges.
+TEST_CASE("running_hosts_lose_no_round_with_the_hub_s_folder", "[hub]") {
+    constexpr uint64_t kSteps   = 60;
+    const bool         is_dense = GENERATE(false, true);
+    const Scratch      folder;
+    HubProcess         hub(GT_HUB, folder);
+    hub.start({"--min-hosts", "2"});
+    const RunKeys         keys = read_hosts(folder / "hosts.txt").keys;
+    std::atomic<uint64_t> reached{0}, n_faults{0}, n_left_out{0};
+    std::mutex            mutex;
+    std::map<uint64_t, std::map<std::string, uint64_t>> states;  // by step, of each host
+    std::vector<std::thread>                            hosts;
+    for (const char * name : {"anna", "ben"}) {
+        hosts.emplace_back([&, name] {
+            HttpStoreOptions http   = hub.client(name);
+            http.feed               = true;
+            const auto        store = make_http_store(http);
+            StorePeersOptions options;
+            options.host       = name;
+            options.lost_after = Millis(2'000);
+            options.poll       = Millis(200);
+            options.drain      = Millis(2'000);
+            options.dense      = is_dense ? std::optional(make_float_codec(4)) : std::nullopt;
+            StorePeers peers(*store, keys, options);
+            uint64_t   state = 0, step = peers.join({}, true).step;
+            const auto apply = [&](const Collected & collected) {
+                n_faults += collected.fault == Fault::none ? 0 : 1;
+                n_left_out += collected.round.has_mine ? 0 : 1;
+                for (const Message & message : collected.round.messages) {
+                    state = digest64(message.bytes, state ^ digest64(message.host));
+                }
+                step = std::max(step, collected.round.step + 1);
+                peers.applied({.step = collected.round.step, .state_digest = state});
+                const std::lock_guard lock(mutex);
+                states[step][name] = state;
+                reached            = std::max<uint64_t>(reached, step);
+            };
+            while (step < kSteps && n_faults == 0) {
+                std::this_thread::sleep_for(20ms);
+                const auto missed = peers.missed(true);
+                if (missed) {
+                    apply(*missed);
+                    continue;
+                }
+                peers.publish(step, 1, some_bytes(64, step + digest64(name)));
+                apply(peers.collect(step));
+            }
+        });
+    }
+    for (int i = 0; i < 2; ++i) {
+        const uint64_t from = reached;
+        for (int n = 0; n < 600 && reached < from + 10; ++n) {
+            std::this_thread::sleep_for(50ms);
+        }
+        hub.kill(SIGKILL);
+        std::filesystem::remove_all(hub.path());
+        hub.start({"--min-hosts", "2"});
+    }
+    for (std::thread & host : hosts) {
+        host.join();
+    }
+    CHECK(n_faults == 0);
+    CHECK(reached == kSteps);
+    for (const auto & [step, of_hosts] : states) {
+        INFO("step " << step);
+        CHECK((of_hosts.size() < 2 || of_hosts.at("anna") == of_hosts.at("ben")));
+    }
+    CHECK(n_left_out <= 2);  // one for each loss, if a message was late
 }

@@ -2,7 +2,7 @@
 #include "comm/run/host-key.h"
 #include "comm/run/run-model.h"
 #include "comm/sequencer/run-settings.h"
-#include "tests/comm/rounds-sim.h"
+#include "tests/comm/sim/rounds-sim.h"
 #include "tests/scratch.h"
 
 #include <filesystem>

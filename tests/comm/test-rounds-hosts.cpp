@@ -1,7 +1,7 @@
 // Claims about hosts and hubs that are wrong or hostile, and about lines that are slow; checked by the
 // ledger of rounds-sim.h.
 #include "comm/rounds/butterfly.h"
-#include "tests/comm/rounds-sim.h"
+#include "tests/comm/sim/rounds-sim.h"
 #include "tests/fake/dense-floats.h"
 #include "tests/scratch.h"
 
@@ -12,9 +12,9 @@ TEST_CASE("a_host_that_always_diverges_stops_with_an_error", "[rounds]") {
     World  world({.n_hosts = 4});
     Host & sick = *world.hosts[2];
     world.run(Millis(4'000));
-    sick.state_told_ok_ = false;
-    sick.skew           = 1;
-    const auto fails    = [&] { world.run(Millis(60'000)); };
+    sick.tells_ledger = false;
+    sick.skew         = 1;
+    const auto fails  = [&] { world.run(Millis(60'000)); };
     CHECK(error_of(fails).find("computes another state than the others") != std::string::npos);
     CHECK(world.ledger.n_faults == 2);  // the third one is the error
 }

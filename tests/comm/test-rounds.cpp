@@ -1,5 +1,5 @@
 // Claims about rounds, checked by a ledger (rounds-sim.h) over many seeds. A failing seed is printed.
-#include "tests/comm/rounds-sim.h"
+#include "tests/comm/sim/rounds-sim.h"
 
 using namespace gt;
 using namespace gt::sim;
@@ -162,14 +162,14 @@ TEST_CASE("a_diverged_host_joins_again", "[rounds]") {
     const int overlap = GENERATE(0, 1);
     World     world({.n_hosts = 4, .overlap = overlap});
     world.run(Millis(4'000));
-    Host & sick         = *world.hosts[2];
-    sick.state_told_ok_ = false;
+    Host & sick       = *world.hosts[2];
+    sick.tells_ledger = false;
     sick.corrupt_state();
     world.run(Millis(1'000));
     CHECK(sick.last_fault == Fault::diverged);
     CHECK(world.ledger.n_faults == 1);
-    sick.state_told_ok_ = true;
-    sick.last_fault     = Fault::none;
+    sick.tells_ledger = true;
+    sick.last_fault   = Fault::none;
     world.run(Millis(4'000));
     CHECK(sick.index() + 3 > world.hosts[0]->index());
     CHECK(world.ledger.n_faults == 1);

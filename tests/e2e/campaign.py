@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+from free_port import free_port
 from tcp_proxy import Proxy
 from lab import Failed, Lab, Run, check, home_links, until
 
@@ -63,6 +64,68 @@ def hub_is_killed(lab, args, name):
         run.start_hub()
         run.wait_step("anna", min(STEPS, run.step("anna") + 3))
     return run, before, f"{n} kills of the hub"
+
+
+def store_is_replaced(lab, run, copy):
+    """Kills the hub and replaces its folder, by nothing or a copy. Returns the commits that hosts put back."""
+    run.kill("hub")
+    lab.counts["kills"] += 1
+    reached = max(run.step(name) for name in run.names)  # the hub may have written more than they have read
+    before = {name: value for name, value in run.commits().items() if int(name.split("-")[0]) < reached}
+    shutil.rmtree(run.folder / "store")
+    if copy:
+        shutil.copytree(copy, run.folder / "store")
+    run.start_hub()
+    run.wait_step("anna", min(STEPS, reached + 3))
+    after = run.commits()
+    back = {name: value for name, value in before.items() if name in after}
+    check(max(before) in back, "the last round that hosts applied was not put back")
+    check(all(after[name] == value for name, value in back.items()), "a round was replaced by another one")
+    return back
+
+
+def hub_folder_is_lost(lab, args, name):
+    run, before = begin(lab, name)
+    n = 1 if args.short else 3
+    for _ in range(n):
+        before = store_is_replaced(lab, run, None)
+    check("putting them back" in run.log("anna") + run.log("ben") + run.log("cleo"), "no host says what it does")
+    return run, before, f"the hub's folder was lost {n} times"
+
+
+def hub_folder_is_an_older_copy(lab, args, name):
+    run, before = begin(lab, name, at=5)
+    run.kill("hub")
+    shutil.copytree(run.folder / "store", run.folder / "copy")
+    run.start_hub()
+    run.wait_step("anna", 25)
+    before = store_is_replaced(lab, run, run.folder / "copy")
+    return run, before, "the hub's folder was restored from a copy of 20 rounds before"
+
+
+def all_restart_without_the_store(lab, args, name):
+    """What the hosts have saved is what is left: the one that has saved the most continues."""
+    run, _ = begin(lab, name, at=15)
+    for process in ("hub", *run.names):
+        run.kill(process)
+        lab.counts["kills"] += 1
+    shutil.rmtree(run.folder / "store")
+    run.start_hub()
+    run.begin()
+    run.wait_step("ben", 25)
+    before = run.commits()
+    check(min(int(name.split("-")[0]) for name in before) > 5, "the run began again")
+    return run, before, "hub and hosts killed, the hub's folder lost"
+
+
+def a_second_hub_starts(lab, args, name):
+    run, before = begin(lab, name)
+    for address in (run.address, f"127.0.0.1:{free_port()}"):
+        second = subprocess.run([lab.bin / "hub", "--nodes", run.nodes, "--path", run.folder / "store", "--listen", address],
+                                capture_output=True, text=True, timeout=30)
+        check(second.returncode == 1, f"a second hub on the same folder was not refused:\n{second.stdout}{second.stderr}")
+        lab.counts["refusals"] += 1
+    return run, before, "a second hub on the same folder: refused, on the same port and another one"
 
 
 def behind_proxy(run, proxy):
@@ -234,10 +297,11 @@ def disk_is_full(lab, args, name):
     return run, before, f"the hub's disk was full at step {reached}"
 
 
-FAULTS = {f.__name__: f for f in (hosts_are_killed, hub_is_killed, network_is_cut, connections_break, packets_are_lost,
+FAULTS = {f.__name__: f for f in (hosts_are_killed, hub_is_killed, hub_folder_is_lost, hub_folder_is_an_older_copy,
+                                  all_restart_without_the_store, a_second_hub_starts, network_is_cut, connections_break, packets_are_lost,
                                   messages_are_forged, messages_are_reordered, key_is_wrong, model_is_another,
                                   clock_is_wrong, disk_is_full)}
-LONG = (connections_break, packets_are_lost)
+LONG = (connections_break, packets_are_lost, hub_folder_is_an_older_copy)
 
 
 def play(lab, args, name):
@@ -245,7 +309,9 @@ def play(lab, args, name):
     try:
         run, before, words = FAULTS[name](lab, args, name)
         digest, after = run.finish(), run.commits()
-        check(before and all(after.get(n) == value for n, value in before.items()), "a committed round was lost")
+        floor = min(after)  # older rounds were removed behind a checkpoint
+        check(before and all(after.get(n) == value for n, value in before.items() if n >= floor),
+              "a committed round was lost")
         check(len(after) > len(before), "no round was committed after the fault")
         lab.counts["commits"] += len(after)
         words += f"; {len(before)} of {len(after)} commits before it, same bits {digest[:12]}"

@@ -63,7 +63,7 @@ ended "$a" run
 cmp run/anna/x.gguf run/ben/x.gguf || fail "anna and ben differ"
 grep -aqE "gt1\.|$(sed -n 's/^key //p' run/hosts.txt)" -r run/ben/run && fail "the run's key is in ben's run folder"
 [ "$(stat -c %a run/ben/run)" = 700 ] || fail "others can read ben's run folder"
-for text in "link     the hub answers in" "clocks agree within" "agreed   weights, tokenizer, settings and version" \
+for text in "link     the hub answers in" "clocks agree within" "agreed   weights, tokenizer, settings and arithmetic" \
     "cost     .* per step; with 2 hosts .* GB up and .* GB down per day"; do
     grep -q "$text" run/ben/out.txt || { cat run/ben/out.txt; fail "ben's link check did not print: $text"; }
 done

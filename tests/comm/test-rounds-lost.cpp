@@ -1,0 +1,156 @@
+// Claims about a store that is lost or goes back to an older copy: the hosts hold what it lacks.
+#include "tests/comm/sim/rounds-sim.h"
+
+using namespace gt;
+using namespace gt::sim;
+
+static uint64_t n_seeds(uint64_t n) {
+    const char * many = std::getenv("GT_SEEDS");
+    return many ? std::strtoull(many, nullptr, 10) : n;
+}
+
+using Values = std::map<std::string, Bytes>;
+
+static Values copy_of(Store & store) {
+    Values copy;
+    for (const std::string & key : store.list("")) {
+        copy[key] = *store.get(key);
+    }
+    return copy;
+}
+
+static void replace(Store & store, const Values & copy) {
+    for (const std::string & key : store.list("")) {
+        store.remove(key);
+    }
+    for (const auto & [key, value] : copy) {
+        store.put(key, value);
+    }
+}
+
+static uint64_t highest(const World & world) {
+    uint64_t index = 0;
+    for (const auto & host : world.hosts) {
+        index = std::max(index, host->index());
+    }
+    return index;
+}
+
+// Every host is at the front of the run, and no fault has sent one back.
+static void check_together(const World & world, uint64_t least) {
+    for (const auto & host : world.hosts) {
+        CHECK(host->index() > least);
+        CHECK(host->index() + 3 > world.hosts[0]->index());
+    }
+}
+
+// The ledger is strict: no commit is replaced by another one, no update is applied twice.
+TEST_CASE("running_hosts_lose_no_round_with_the_store", "[rounds][lost]") {
+    const int  overlap = GENERATE(0, 1);
+    const bool elected = GENERATE(false, true);
+    const bool is_copy = GENERATE(false, true);
+    for (uint64_t seed = 1; seed <= n_seeds(2); ++seed) {
+        INFO(
+            "seed " << seed << " overlap " << overlap << " elected " << elected << " copy "
+                    << is_copy
+        );
+        World world({.seed = seed, .n_hosts = 3, .overlap = overlap, .elected = elected});
+        world.run(Millis(2'000));
+        const Values copy = is_copy ? copy_of(world.store()) : Values();
+        world.run(Millis(int64_t(2'000 + 10 * (random_bits(seed, 5) % 30))));
+        const uint64_t lost = highest(world);
+        REQUIRE(lost > 20);
+        world.stop_hub();
+        replace(world.store(), copy);
+        world.run(Millis(10'000));
+        check_together(world, lost + 20);
+        CHECK(world.ledger.n_faults == 0);
+        Host & late  = world.add();  // there is a checkpoint to load, and the rounds since
+        late.is_new_ = true;
+        world.run(Millis(5'000));
+        check_together(world, lost + 50);
+    }
+}
+
+// What no host has saved is gone; the host that has saved the most continues, and the others load it.
+TEST_CASE("restarted_hosts_continue_a_run_whose_store_is_lost", "[rounds][lost]") {
+    const int  overlap = GENERATE(0, 1);
+    const bool elected = GENERATE(false, true);
+    const bool is_copy = GENERATE(false, true);
+    for (uint64_t seed = 1; seed <= n_seeds(2); ++seed) {
+        INFO(
+            "seed " << seed << " overlap " << overlap << " elected " << elected << " copy "
+                    << is_copy
+        );
+        World world({.seed = seed, .n_hosts = 3, .overlap = overlap, .elected = elected});
+        world.run(Millis(2'000));
+        const Values copy = is_copy ? copy_of(world.store()) : Values();
+        world.run(Millis(3'000));
+        uint64_t saved = 0;
+        for (const auto & host : world.hosts) {
+            saved = std::max(saved, host->saved_index);
+        }
+        REQUIRE(saved > 20);
+        world.stop_hub();
+        replace(world.store(), copy);
+        world.ledger.forget_after(saved);
+        for (const auto & host : world.hosts) {
+            host->stop();
+        }
+        world.run(Millis(40'000));
+        check_together(world, saved + 50);
+    }
+}
+
+// One host has saved what the others have, and begins with the lost store; the others still run.
+TEST_CASE("a_restarted_host_does_not_take_running_ones_back", "[rounds][lost]") {
+    const int  overlap = GENERATE(0, 1);
+    const bool is_new  = GENERATE(false, true);  // it has saved nothing, and begins the run again
+    for (uint64_t seed = 1; seed <= n_seeds(2); ++seed) {
+        INFO("seed " << seed << " overlap " << overlap << " new " << is_new);
+        World world({.seed = seed, .n_hosts = 3, .overlap = overlap});
+        world.run(Millis(5'000));
+        const uint64_t lost = highest(world);
+        world.stop_hub();
+        replace(world.store(), {});
+        world.hosts[0]->stop();
+        if (is_new) {
+            world.hosts[0]->forget_saved();
+            world.hosts[0]->tells_ledger = false;
+        }
+        world.run(Millis(4'000));
+        world.hosts[0]->tells_ledger = true;
+        world.run(Millis(20'000));
+        check_together(world, lost + 50);
+        CHECK(world.hosts[1]->last_fault == Fault::none);
+        CHECK(world.hosts[2]->last_fault == Fault::none);
+    }
+}
+
+TEST_CASE("crashes_while_a_lost_store_is_restored_lose_nothing", "[rounds][lost][faults]") {
+    const int  overlap = GENERATE(0, 1);
+    const bool elected = GENERATE(false, true);
+    for (uint64_t seed = 1; seed <= n_seeds(2); ++seed) {
+        INFO("seed " << seed << " overlap " << overlap << " elected " << elected);
+        World world(
+            {.seed = seed, .overlap = overlap, .elected = elected, .p_crash = 0.001, .p_drop = 0.02}
+        );
+        world.run(Millis(6'000));
+        for (int i = 0; i < 3; ++i) {
+            world.stop_hub();
+            replace(world.store(), {});
+            world.ledger.is_strict =
+                false;  // if all crash at once, what they had not saved is gone
+            world.run(Millis(20'000));
+        }
+        const uint64_t reached = highest(world);
+        REQUIRE(world.settle(reached + 20));
+        check_together(world, reached);
+        const auto newest = CommitLog(world.store(), world.keys()).load();
+        for (const auto & host : world.hosts) {
+            if (host->index() == world.hosts[0]->index()) {
+                CHECK(host->state() == world.hosts[0]->state());
+            }
+        }
+    }
+}
