@@ -93,7 +93,7 @@ class Run:
         self.lab, self.place, self.names, self.steps = lab, place, names, steps
         self.folder = lab.work / name
         self.folder.mkdir()
-        self.settings = ["--replicator", replicator, *REPLICATORS[replicator], "--steps", str(steps), "--batch", "2",
+        self.settings = ["--replicator", replicator, *REPLICATORS.get(replicator, []), "--steps", str(steps), "--batch", "2",
                          "--min-hosts", str(len(names)), "--checkpoint-every", "1000000", *options]
         self.processes, self.env, self.proxy = {}, {}, None
         self.prefix = {}  # by name: words before its command
