@@ -27,6 +27,7 @@ Score Evaluator::validate(Data & data, bool last) {
             }
         }
     }
+    graph_.release();
     return from_first(ranks_, [&] { return score; });
 }
 

@@ -4,7 +4,19 @@
 
 namespace gt {
 
+Transformer::Transformer(const Backend & backend, const ModelConfig & config, bool with_grads)
+    : config_(config), weights_(backend, tensor_specs(config), with_grads) {
+    if (config.lora.base && !backend.is_host()) {
+        base_ = std::make_unique<DeviceBase>(backend, *config.lora.base);
+    }
+}
+
+Transformer::~Transformer() = default;
+
 const Param * Transformer::find(const std::string & name) const {
+    if (base_) {
+        return base_->find(name);
+    }
     return config_.lora.base ? config_.lora.base->find(name) : weights_.find(name);
 }
 

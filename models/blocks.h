@@ -7,11 +7,13 @@
 
 namespace gt {
 
+class DeviceBase;
+
 // A model's graphs and weights; see ggml-train/model.h for the stages.
 class Transformer : public Model {
 public:
-    Transformer(const Backend & backend, const ModelConfig & config, bool with_grads)
-        : config_(config), weights_(backend, tensor_specs(config), with_grads) {}
+    Transformer(const Backend & backend, const ModelConfig & config, bool with_grads);
+    ~Transformer() override;
 
     std::vector<Param> & params() override { return weights_.params(); }
     int                  n_blocks() const override { return static_cast<int>(config_.n_layer); }
@@ -57,8 +59,9 @@ protected:
         return at(config_.tied ? "token_embd.weight" : "output.weight");
     }
 
-    ModelConfig config_;
-    Weights     weights_;
+    ModelConfig                 config_;
+    Weights                     weights_;
+    std::unique_ptr<DeviceBase> base_;  // of an adapter on a device; else null
 };
 
 // Arch::make of a subclass.

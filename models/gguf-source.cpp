@@ -39,6 +39,20 @@ void check_readable(const gguf_context * gguf, int64_t id, const std::string & w
     }
 }
 
+void check_vectors(const gguf_context * gguf, const std::string & where) {
+    for (int64_t i = 0; i < gguf_get_n_tensors(gguf); ++i) {
+        const std::string name = gguf_get_tensor_name(gguf, i);
+        const ggml_type   type = gguf_get_tensor_type(gguf, i);
+        if (type != GGML_TYPE_F32 && (name.ends_with("norm.weight") || name.ends_with(".bias"))) {
+            throw Error(
+                where + ": tensor " + name + " is " + ggml_type_name(type) +
+                ", and llama.cpp runs norms and biases in F32 only; convert the file with export " +
+                where + " --type f16 -o NEW.gguf"
+            );
+        }
+    }
+}
+
 void GgufSource::read(int64_t id, std::span<float> out) const {
     const ggml_type type = gguf_get_tensor_type(gguf.get(), id);
     const uint8_t * data = file.bytes().data() + gguf_get_data_offset(gguf.get()) +

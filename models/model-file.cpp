@@ -200,6 +200,7 @@ ModelFile load_for_adapter(const std::string & path, const LoraConfig & lora) {
     }
     read_rope_factors(source, model.config);
     refuse_others(source, base_specs(model.config), model.config);
+    check_vectors(source.gguf.get(), path);
     model.config.lora      = lora;
     model.config.lora.base = std::make_shared<BaseWeights>(path, model.config);
     for (TensorSpec & spec : tensor_specs(model.config)) {

@@ -41,7 +41,7 @@ struct PlanFlags {
         );
         visit("compute", compute, "seconds per gradient; 0: measure on this machine", {}, 0);
         visit("batch", batch, "samples per step on each host; 0: about 8192 tokens", {}, 0);
-        visit("context,c", context, "tokens per sample; 0: the model's context length", {}, 0);
+        visit("context,c", context, "tokens per sample; 0: the model's, at most 2048", {}, 0);
         visit("threads,t", threads, "CPU threads for the measurement; 0: all cores", {}, 0, 4096);
         visit(
             "day-cap", day_cap,
@@ -149,9 +149,12 @@ int gt::plan_main(Flags & flags, int argc, char ** argv) {
     flags.require("model");
     const ModelFile model =
         f.lora.rank > 0 ? load_for_adapter(f.model, f.lora.config()) : load_model(f.model);
-    const bool images = takes_images(model.config);
-    f.context = images ? model.config.n_positions() : f.context ? f.context : model.config.n_ctx;
-    f.batch   = f.batch ? f.batch : std::max<int64_t>(1, 8192 / f.context);
+    const bool        images = takes_images(model.config);
+    constexpr int64_t kMost  = 2048;  // as train-gpt
+    f.context                = images      ? model.config.n_positions()
+                               : f.context ? f.context
+                                           : std::min(model.config.n_ctx, kMost);
+    f.batch                  = f.batch ? f.batch : std::max<int64_t>(1, 8192 / f.context);
     const int threads =
         f.threads ? f.threads : static_cast<int>(std::thread::hardware_concurrency());
     f.compute =

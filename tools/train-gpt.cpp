@@ -7,6 +7,7 @@
 #include "models/text/generate.h"
 #include "tools/cli/invite.h"
 #include "tools/hf/hf.h"
+#include "tools/train/rank.h"
 #include "tools/train/run-devices.h"
 #include "tools/train/run.h"
 #include "tools/train/text-input.h"
@@ -131,18 +132,25 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
     source.inputs         = find_data(f, session.entry());
     source.threads        = f.threads;
     const auto text       = open_text(source, tokenizer, model.file.keys.get(), model_name(given));
-    RunInput   in{
-          .model        = &model,
-          .T            = f.context,
-          .n_per_sample = f.context,
-          .alone        = session.alone(),
-          .up_rate      = given.nodes.up_rate()};
+    // with an adapter the activations are most of the memory, and more tokens at once hardly faster
+    constexpr int64_t kAdapterTokens = 512;
+    RunInput          in{
+                 .model = &model,
+                 .T     = f.context,
+                 .micro = config.lora.enabled() ? std::max<int64_t>(1, kAdapterTokens / f.context) : 0,
+                 .n_per_sample = f.context,
+                 .alone        = session.alone(),
+                 .up_rate      = given.nodes.up_rate()};
     text->describe(in);
     session.offer(model.file);
 
     // the plan
     const GptFlags settled = settle(f, flags, in, session);
     check_adapter(settled.lora, config.lora);
+    if (settled.dropout > 0.0f && form_of(settled) != Form::fused) {
+        throw Error("--lora-dropout works with the fused ops of the CPU; omit --device and "
+                    "--portable, or start a run without dropout");
+    }
     in.dropout         = settled.dropout;
     const RunPlan plan = make_plan(settled, flags, in, folder);
     const auto    data = text->data(plan, session.host());

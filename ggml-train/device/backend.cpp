@@ -8,6 +8,9 @@
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
 #include <mutex>
+#include <set>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace gt {
 
@@ -120,6 +123,28 @@ ggml_gallocr_ptr Backend::plan(std::vector<ggml_cgraph *> graphs) const {
         }
     }
     return plan;
+}
+
+void Backend::release(ggml_cgraph * graph) const {
+    if (!is_host()) {
+        return;
+    }
+    std::set<ggml_backend_buffer_t> buffers;
+    for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+        const ggml_backend_buffer_t buffer = ggml_graph_node(graph, i)->buffer;
+        if (buffer && ggml_backend_buffer_get_usage(buffer) == GGML_BACKEND_BUFFER_USAGE_COMPUTE) {
+            buffers.insert(buffer);
+        }
+    }
+    for (ggml_backend_buffer_t buffer : buffers) {
+        const auto page  = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+        const auto base  = reinterpret_cast<uintptr_t>(ggml_backend_buffer_get_base(buffer));
+        const auto begin = (base + page - 1) / page * page;
+        const auto end   = (base + ggml_backend_buffer_get_size(buffer)) / page * page;
+        if (end > begin) {
+            ::madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED);
+        }
+    }
 }
 
 ggml_context_ptr make_context(size_t n_tensors, size_t graph_nodes) {

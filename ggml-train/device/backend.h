@@ -34,6 +34,10 @@ public:
     // after another, and leave nothing there for the next.
     ggml_gallocr_ptr plan(std::vector<ggml_cgraph *> graphs) const;
 
+    // Gives the pages of a planned graph's intermediate tensors back to the system; their values are lost. Does
+    // nothing on devices.
+    void release(ggml_cgraph * graph) const;
+
 private:
     void set_threads(ggml_backend_reg_t reg);
 

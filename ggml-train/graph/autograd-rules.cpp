@@ -68,7 +68,9 @@ static void rule_mul_mat(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
         a.add(w, dw);
     }
     if (a.needs(x)) {
-        ggml_tensor * original = w->op == GGML_OP_CPY ? w->src[0] : w;
+        // of a quantized weight only the copy can be transposed
+        const bool    from_copy = w->op != GGML_OP_CPY || ggml_is_quantized(w->src[0]->type);
+        ggml_tensor * original  = from_copy ? w : w->src[0];
         a.add(x, product(ctx, transposed(a, a.value(original), w->type), g));
     }
 }

@@ -159,8 +159,9 @@ ggml_tensor * Autograd::value(ggml_tensor * x) {
     if (const auto found = again_.find(x); found != again_.end()) {
         return found->second;
     }
-    const FusedOp * fused = fused_op(x);
-    const bool      cheap = fused && fused->cheap;
+    const FusedOp * fused  = fused_op(x);
+    const bool      frozen = x->op == GGML_OP_CPY && ggml_is_quantized(x->src[0]->type);
+    const bool      cheap  = frozen || (fused && fused->cheap);
     if (recompute_ == Recompute::cheap && !cheap && !is_view(x)) {
         return x;
     }

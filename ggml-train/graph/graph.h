@@ -23,6 +23,9 @@ public:
     // After run with Goal::logits: V x N floats, column by column.
     virtual std::vector<float> logits() const = 0;
 
+    // Gives the memory of intermediate tensors back until the next run, if it is the host's.
+    virtual void release() {}
+
     virtual size_t               activation_bytes() const = 0;  // memory for intermediate tensors
     virtual const GraphOptions & options() const          = 0;
 };
@@ -34,6 +37,7 @@ public:
     double             run(const Batch & batch, float scale = 1.0f, bool first = true) override;
     void               follow() override {}
     std::vector<float> logits() const override;
+    void               release() override { backend_.release(graph_); }
 
     size_t               activation_bytes() const override;
     const GraphOptions & options() const override { return options_; }

@@ -140,7 +140,7 @@ static void portable_chunk(
     const auto     pick = [&](ggml_tensor * t, ggml_tensor * ids) {  // [V, n] -> [1, 1, n]
         return ggml_get_rows(ctx, ggml_reshape_3d(ctx, t, 1, V, n), ids);
     };
-    ggml_tensor * w      = real_rows(ctx, head.weight->weight, V);
+    ggml_tensor * w      = real_rows(ctx, ops.dequantized(head.weight->weight), V);
     ggml_tensor * x      = ggml_cont(ctx, columns(ctx, head.x, begin, n));
     ggml_tensor * mask   = columns(ctx, in.mask, begin, n);  // [1, n]
     ggml_tensor * logits = product(ctx, ops.factor(w), x);   // [V, n]
@@ -197,7 +197,7 @@ ggml_tensor * append_loss(
         chunk.dx = ggml_new_tensor_2d(ops.ctx(), GGML_TYPE_F32, head.x->ne[0], N);
     }
     if (autograd && ops.form() != Form::fused) {
-        ggml_tensor * w = head.weight->weight;
+        ggml_tensor * w = ops.dequantized(head.weight->weight);
         w               = portable ? real_rows(ops.ctx(), w, head.weight->ne[1]) : w;
         chunk.wt        = ops.factor(ggml_transpose(ops.ctx(), w));
     }

@@ -50,9 +50,17 @@ ggml_tensor * product(ggml_context * ctx, ggml_tensor * w, ggml_tensor * x) {
     return y;
 }
 
+ggml_tensor * Ops::dequantized(ggml_tensor * w) {
+    return ggml_is_quantized(w->type) ? ggml_cast(ctx_, w, GGML_TYPE_F32) : w;
+}
+
 ggml_tensor * Ops::factor(ggml_tensor * x) {
+    x = dequantized(x);
     if (compute_ != GGML_TYPE_F32) {
         return keep(ggml_cast(ctx_, x, compute_));
+    }
+    if (x->type != GGML_TYPE_F32) {
+        return ggml_cast(ctx_, x, GGML_TYPE_F32);
     }
     // a single column transposed is contiguous, yet refused by products
     return ggml_is_contiguous(x) && !ggml_is_transposed(x) ? x : ggml_cont(ctx_, x);
@@ -286,7 +294,7 @@ ggml_tensor *
 Ops::embedding(ggml_tensor * table, ggml_tensor * ids, ggml_tensor * positions, int64_t T) {
     const int64_t C = table->ne[0];
     const int64_t N = ids->ne[0];
-    if (form_ != Form::portable) {
+    if (form_ == Form::fused || (form_ == Form::device && table->type == GGML_TYPE_F32)) {
         return fused_node(
             ctx_, kEmbedding, {C, N, 1, 1}, {table, ids, positions}, {.i = {as_int(T)}}
         );
@@ -294,6 +302,9 @@ Ops::embedding(ggml_tensor * table, ggml_tensor * ids, ggml_tensor * positions, 
     ggml_tensor * x = ggml_get_rows(ctx_, table, ids);  // [C, T*B]
     if (!positions) {
         return x;
+    }
+    if (positions->type != GGML_TYPE_F32) {
+        positions = ggml_cast(ctx_, positions, GGML_TYPE_F32);
     }
     ggml_tensor * first = ggml_view_2d(ctx_, positions, C, T, positions->nb[1], 0);
     ggml_tensor * sum   = ggml_add(ctx_, ggml_reshape_3d(ctx_, x, C, T, N / T), first);

@@ -60,8 +60,8 @@ public:
     bool runs(const ggml_tensor * node) const;
 
     // One or more weights [C, M_i] side by side: [C, N] -> [M_0 + M_1 + ..., N]. biases: one per
-    // weight, or none. residual [sum M, N] is added if given. The fused form takes weights of any type
-    // that are not trained.
+    // weight, or none. residual [sum M, N] is added if given. Weights that are not trained may have any
+    // type.
     ggml_tensor * linear(
         ggml_tensor *                      x,
         const std::vector<ggml_tensor *> & weights,
@@ -97,8 +97,11 @@ public:
     // images [W, H, channels, B], kernel [P, P, channels, C] -> [C, patches * B].
     ggml_tensor * patch_embedding(ggml_tensor * images, ggml_tensor * kernel, ggml_tensor * bias);
 
-    // An F32 tensor as the first factor of a product with weights: contiguous, in the compute type.
+    // A tensor as the first factor of a product with weights: contiguous, in the compute type.
     ggml_tensor * factor(ggml_tensor * x);
+
+    // A frozen weight in a type that can be viewed and transposed: quantized ones as F32.
+    ggml_tensor * dequantized(ggml_tensor * w);
 
     // Marks a tensor to keep in memory for the reverse pass even if all others are recomputed.
     ggml_tensor * keep(ggml_tensor * x) {

@@ -2,6 +2,7 @@
 
 #include "ggml-train/gguf/gguf-read.h"
 #include "models/base-weights.h"
+#include "models/gguf-source.h"
 #include "models/text/tokenizer.h"
 
 #include <algorithm>
@@ -19,6 +20,7 @@ Generator::Generator(const std::string & path, int threads, const std::string & 
     if (gguf_find_key(gguf.get(), "gt.checkpoint.version") >= 0) {
         throw Error(path + ": is a checkpoint; convert it to a model with export");
     }
+    check_vectors(gguf.get(), path);
     // on the CPU: a sample during training must not take memory from the devices
     ggml_backend_dev_t no_device[]  = {nullptr};
     llama_model_params model_params = llama_model_default_params();

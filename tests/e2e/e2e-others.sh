@@ -32,4 +32,13 @@ for lora in "" "--lora 2"; do
     refused experts "experts.gguf: this llama model has experts, which we do not train"
     refused split "split.gguf: is one file of a split model; join them with llama-gguf-split --merge"
 done
+# norms in F16: llama.cpp cannot run the file; a whole model is trained from it, an adapter after a conversion
+want=$(first_loss plain)
+[ "$(first_loss half-norms)" = "$want" ] || fail "half-norms.gguf: loss $(first_loss half-norms), of the plain model $want"
+reason="half-norms.gguf: tensor blk.0.attn_norm.weight is f16, and llama.cpp runs norms and biases in F32 only; convert the file with export half-norms.gguf"
+expect 1 "$reason" train -m half-norms.gguf text.txt --steps 1 --out refused --lora 2
+expect 1 "$reason" "$bin/evaluate" -m half-norms.gguf text.txt
+expect 1 "$reason" "$bin/generate" -m half-norms.gguf -p the
+"$bin/export" half-norms.gguf --type f16 -o converted.gguf >/dev/null
+first_loss converted --lora 2 >/dev/null
 echo "e2e-others: passed"

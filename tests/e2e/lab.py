@@ -102,7 +102,7 @@ class Run:
         self.lab, self.place, self.names, self.steps = lab, place, names, steps
         self.folder = lab.work / name
         self.folder.mkdir()
-        self.settings = ["--replicator", replicator, *REPLICATORS[replicator], "--steps", str(steps), "--min-hosts",
+        self.settings = ["--replicator", replicator, *REPLICATORS.get(replicator, []), "--steps", str(steps), "--min-hosts",
                          str(len(names)), "--checkpoint-every", "1000000",
                          *([] if "--batch" in options else ["--batch", "2"]), *options]
         self.processes, self.env, self.proxy = {}, {}, None

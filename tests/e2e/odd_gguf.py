@@ -62,6 +62,12 @@ def mixed_types(_, tensors):
             tensors[name] = (array.astype(np.float16), None)
 
 
+def half_norms(_, tensors):
+    for name, (array, kind) in tensors.items():
+        if array.ndim == 1:
+            tensors[name] = (array.astype(np.float16), None)
+
+
 def biases(_, tensors):
     tensors["blk.0.attn_q.bias"] = (np.zeros(32, np.float32), None)
 
@@ -85,5 +91,5 @@ def split(keys, _):
 
 write("plain")
 write("aligned", alignment=64)
-for change in [without_optional_keys, other_keys, reversed_order, own_output, padded, mixed_types, biases, other_values, unequal_layers, experts, split]:
+for change in [without_optional_keys, other_keys, reversed_order, own_output, padded, mixed_types, half_norms, biases, other_values, unequal_layers, experts, split]:
     write(change.__name__.replace("_", "-"), change)

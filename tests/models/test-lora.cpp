@@ -17,12 +17,17 @@ static const ModelSizes kSizes{
     .layers = 2, .width = 256, .heads = 4, .kv_heads = 2, .mlp = 512, .context = 64};
 
 // The model with matrices in any type of ggml, as others make such files.
-static void save_as(const std::string & path, const ModelFile & model, ggml_type type) {
+static void save_as(
+    const std::string & path,
+    const ModelFile &   model,
+    ggml_type           type,
+    ggml_type           vectors = GGML_TYPE_F32
+) {
     const ModelHead head = model_head(model.config, model.keys.get());
     GgufWriter      writer(path);
     gguf_set_kv(writer.keys(), head.keys.get());
     const auto type_of = [&](const TensorSpec & spec) {
-        return spec.kind == ParamKind::vector ? GGML_TYPE_F32 : type;
+        return spec.kind == ParamKind::vector ? vectors : type;
     };
     for (const TensorSpec & spec : head.tensors) {
         writer.declare(spec.name, spec.ne, type_of(spec));
@@ -63,19 +68,23 @@ static Batch some_samples(int64_t n) {
 
 // All gradients of n samples in micro-batches of B.
 static std::vector<float> gradients(
-    const ModelFile & file,
-    int               n_threads,
-    float             dropout   = 0.0f,
-    int64_t           n         = 1,
-    int64_t           B         = 1,
-    Recompute         recompute = Recompute::cheap
+    const ModelFile &   file,
+    int                 n_threads,
+    float               dropout   = 0.0f,
+    int64_t             n         = 1,
+    int64_t             B         = 1,
+    Recompute           recompute = Recompute::cheap,
+    const std::string & device    = "cpu",
+    Form                form      = Form::fused
 ) {
-    const Backend backend("cpu", n_threads);
+    const Backend backend(device, n_threads);
     const auto    model = make_model(backend, file.config, true);
     for (const ModelTensor & tensor : file.tensors) {
         model->weights().set(model->weights().at(tensor.spec.name), tensor.data);
     }
-    StepGraph graph(backend, *model, {.B = B, .T = kT, .recompute = recompute, .dropout = dropout});
+    StepGraph graph(
+        backend, *model, {.B = B, .T = kT, .form = form, .recompute = recompute, .dropout = dropout}
+    );
     const Batch batch = some_samples(n);
     for (int64_t i = 0; i < n; i += B) {
         graph.run(batch.part(i, i + B), 1.0f / static_cast<float>(n * kT), i == 0);
@@ -111,6 +120,36 @@ TEST_CASE("adapter_gradients_on_a_quantized_base_are_those_on_its_f32_values") {
             CHECK(difference(gradients(adapter, n_threads), want) < 3e-5f);
         }
         CHECK(gradients(adapter, 2) == gradients(adapter, 2));
+    }
+}
+
+// On a device quantized weights are held in F16: each is rounded by at most 2^-11 of its value, so that gradients move
+// by a few times that; F32 and F16 are exact.
+TEST_CASE("adapters_have_the_same_gradients_on_devices_and_in_ggmls_ops", "[device]") {
+    const struct {
+        const char * arch;
+        ggml_type    type;
+        float        most;
+    } cases[] = {{"llama", GGML_TYPE_F32, 3e-5f},  {"llama", GGML_TYPE_F16, 3e-5f},
+                 {"llama", GGML_TYPE_Q8_0, 2e-3f}, {"qwen3", GGML_TYPE_Q4_K, 2e-3f},
+                 {"gpt2", GGML_TYPE_Q6_K, 2e-3f},  {"gemma3", GGML_TYPE_BF16, 2e-3f}};
+    for (const auto & c : cases) {
+        const Scratch dir;
+        ModelSizes    sizes = kSizes;
+        sizes.kv_heads      = std::string(c.arch) == "gpt2" ? sizes.heads : sizes.kv_heads;
+        save_as(dir / "base.gguf", stirred_model(c.arch, sizes), c.type);
+        const ModelFile file  = stirred_adapter(dir / "base.gguf", kLora);
+        const auto      want  = gradients(file, 2);
+        const auto      there = [&](const char * device, Form form) {
+            return gradients(file, 1, 0.0f, 1, 1, Recompute::cheap, device, form);
+        };
+        INFO(c.arch << " " << ggml_type_name(c.type));
+        CHECK(difference(there("cpu", Form::portable), want) < 3e-5f);
+        CHECK(difference(there("fake", Form::portable), want) < c.most);
+        CHECK(difference(there("fake:0:metal", Form::portable), want) < c.most);
+        if (c.type == GGML_TYPE_F16) {  // emulation is slow
+            CHECK(difference(there("fake", Form::device), want) < c.most);
+        }
     }
 }
 
@@ -203,6 +242,12 @@ TEST_CASE("llama_cpp_computes_our_logits_of_base_and_adapter_and_of_the_merged_m
          ""},
         {"qwen2", nullptr, ""},
         {"qwen3", nullptr, "attn_q,attn_k,ffn_up"},
+        {"gemma3",
+         [](ModelConfig & c) {
+             c.window       = 16;
+             c.window_every = 2;
+         },
+         ""},
         {"gpt2", [](ModelConfig & c) { c.n_head_kv = c.n_head; }, ""},
     };
     for (const auto & c : cases) {
@@ -259,6 +304,23 @@ TEST_CASE("a_base_with_tensors_of_another_model_is_refused") {
             "odd.gguf: tensor blk.0.attn_q.bias is not part of a llama model as we train it"
         )
     );
+}
+
+// libllama ends the whole process at norms in F16.
+TEST_CASE("a_base_with_norms_that_llama_cpp_cannot_run_is_refused") {
+    const Scratch   dir;
+    const ModelFile model = stirred_model("llama", kSizes);
+    save_as(dir / "half.gguf", model, GGML_TYPE_F16, GGML_TYPE_F16);
+    const char * why = "half.gguf: tensor blk.0.attn_norm.weight is f16, and llama.cpp runs norms "
+                       "and biases in F32 only; convert the file with export ";
+    CHECK_THAT(
+        error_of([&] { load_for_adapter(dir / "half.gguf", kLora); }), ContainsSubstring(why)
+    );
+    CHECK_THAT(error_of([&] { Generator(dir / "half.gguf", 1); }), ContainsSubstring(why));
+    // the remedy: whole models are read as F32, and written with F32 norms
+    save_model(dir / "new.gguf", load_model(dir / "half.gguf"), WeightType::f16);
+    load_for_adapter(dir / "new.gguf", kLora);
+    CHECK(Generator(dir / "new.gguf", 1).logits(some_tokens(4).tokens).size() == 4 * 257);
 }
 
 TEST_CASE("wrong_adapters_are_refused_with_a_reason") {

@@ -104,6 +104,25 @@ TEST_CASE("sharding_and_micro_batch_follow_from_the_memory_of_a_rank", "[device]
     }
 }
 
+TEST_CASE("activations_are_recomputed_if_nothing_else_fits", "[device]") {
+    const ModelConfig config = wide();
+    RunPlan           f      = some_plan(1, "none", 16, 16);
+    f.optim.chunk            = "16x16";
+    const double kept        = MemoryPlan(f, config).need("none", 16);
+    f.recompute              = true;
+    const double again       = MemoryPlan(f, config).need("none", 16);
+    f.recompute              = false;
+    REQUIRE(again < 0.8 * kept);
+
+    constexpr double kUsable = 0.9, kMegabyte = 1 << 20;
+    const auto       with = [&](double bytes) {
+        f.device = format("fake:0:%.0f", bytes / kUsable / kMegabyte);
+        return fit_memory(f, config, true).recompute;
+    };
+    CHECK_FALSE(with(1.3 * kept));
+    CHECK(with((kept + again) / 2.0));
+}
+
 // --- failures --------------------------------------------------------------------------------------
 
 TEST_CASE("a_rank_that_fails_in_a_run_ends_all_with_one_message") {

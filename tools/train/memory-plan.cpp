@@ -55,11 +55,16 @@ MemoryPlan::MemoryPlan(const RunPlan & plan, const ModelConfig & config) {
     n_ranks_           = plan.ranks;
     n_blocks_          = static_cast<double>(config.n_layer);
     state_             = state_per_weight(plan.optim);
-    base_  = config.lora.base ? static_cast<double>(config.lora.base->n_bytes()) / n_ranks_ : 0.0;
+    if (const BaseWeights * base = config.lora.base.get()) {
+        base_ = form_of(plan) == Form::fused ? static_cast<double>(base->n_bytes()) / n_ranks_
+                                             : static_cast<double>(base->n_bytes_on_device());
+    }
     first_ = activations(config, 1, plan);
-    const auto two = activations(config, 2, plan);
-    more_          = {.fixed = two.fixed - first_.fixed, .each = two.each - first_.each};
-    kept_          = sizeof(float) * static_cast<double>(config.n_embd * plan.T);
+    if (config.n_layer > 1) {  // an adapter's base has no more
+        const auto two = activations(config, 2, plan);
+        more_          = {.fixed = two.fixed - first_.fixed, .each = two.each - first_.each};
+    }
+    kept_ = sizeof(float) * static_cast<double>(config.n_embd * plan.T);
 }
 
 double MemoryPlan::need(const std::string & shard, int64_t micro) const {
@@ -99,7 +104,15 @@ static double memory_of(const RunPlan & plan) {
                              : static_cast<double>(free) * kUsable;
 }
 
-MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixed) {
+// What is fitted: the smallest need that was found, and whether it fits.
+struct Trial {
+    MemoryFit fit;
+    double    need = 0.0;
+    bool      fits = false;
+};
+
+static Trial
+try_memory(const RunPlan & plan, const ModelConfig & config, bool fixed, double memory) {
     const int64_t            most = divide_batch(plan.batch, plan.micro, plan.ranks);
     std::vector<std::string> shards{plan.shard};
     if (plan.shard == "auto") {
@@ -107,33 +120,42 @@ MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixe
                                  : std::vector<std::string>{"optimizer", "full"};
     }
     const MemoryPlan memory_plan(plan, config);
-    const double     memory = memory_of(plan);
-    MemoryFit        fit;
-    bool             fits = false;
+    Trial            trial;
     for (const std::string & shard : shards) {
-        fit = {shard, most};
+        MemoryFit & fit = trial.fit;
+        fit             = {shard, most, plan.recompute};
         while (memory > 0 && !fixed && fit.micro > 1 && memory_plan.need(shard, fit.micro) > memory
         ) {
             fit.micro = divide_batch(plan.batch, fit.micro - 1, plan.ranks);
         }
-        fits = memory == 0 || memory_plan.need(shard, fit.micro) <= memory;
-        if (fits) {
+        trial.need = memory_plan.need(shard, fit.micro);
+        trial.fits = memory == 0 || trial.need <= memory;
+        if (trial.fits) {
             break;
         }
     }
-    if (!fits) {
+    return trial;
+}
+
+MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixed) {
+    const double memory = memory_of(plan);
+    Trial        trial  = try_memory(plan, config, fixed, memory);
+    if (!trial.fits && !plan.recompute) {
+        RunPlan again   = plan;
+        again.recompute = true;
+        trial           = try_memory(again, config, fixed, memory);
+    }
+    if (!trial.fits) {
         const auto text = [](double bytes) { return bytes_text(static_cast<uint64_t>(bytes)); };
         std::fprintf(
             stderr, "WARNING: this run needs about %s per rank, and there are %s: use %s%s\n",
-            text(memory_plan.need(fit.shard, fit.micro)).c_str(), text(memory).c_str(),
-            fixed && plan.micro > 1 ? "a smaller --micro"
-            : plan.recompute        ? "a shorter --context"
-                                    : "--recompute",
+            text(trial.need).c_str(), text(memory).c_str(),
+            fixed && plan.micro > 1 ? "a smaller --micro" : "a shorter --context",
             config.lora.enabled() || config.image_size > 0 ? ""
                                                            : ", or train an adapter (--lora 16)"
         );
     }
-    return fit;
+    return trial.fit;
 }
 
 }  // namespace gt

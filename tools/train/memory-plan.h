@@ -38,11 +38,12 @@ int64_t divide_batch(int64_t batch, int64_t most, int n_ranks);
 
 struct MemoryFit {
     std::string shard;
-    int64_t     micro = 0;
+    int64_t     micro     = 0;
+    bool        recompute = false;
 };
 
 // The least sharding (if plan.shard is auto) and the largest micro-batch up to plan.micro that fit the
-// memory of a rank's device. fixed: the micro-batch was given and stays.
+// memory of a rank's device; if not even one sample does, the same with recomputed activations. fixed: the micro-batch was given and stays.
 MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixed);
 
 }  // namespace gt

@@ -42,6 +42,7 @@ public:
         return loss;
     }
     void                 follow() override { graph_->follow(); }
+    void                 release() override { graph_->release(); }
     std::vector<float>   logits() const override { return graph_->logits(); }
     size_t               activation_bytes() const override { return graph_->activation_bytes(); }
     const GraphOptions & options() const override { return graph_->options(); }
@@ -67,6 +68,7 @@ public:
         return loss;
     }
     void                 follow() override { graph_->follow(); }
+    void                 release() override { graph_->release(); }
     std::vector<float>   logits() const override { return graph_->logits(); }
     size_t               activation_bytes() const override { return graph_->activation_bytes(); }
     const GraphOptions & options() const override { return graph_->options(); }

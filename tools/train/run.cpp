@@ -55,6 +55,12 @@ void write_page(const std::string & path, const RunStatus & status) {
     file.commit();
 }
 
+// Ten per run, or one, unless an interval was given.
+int64_t sample_every(const RunPlan & plan, const Samples & samples) {
+    const int64_t usual = plan.steps < 50 ? plan.steps : plan.steps / 10;
+    return samples.every ? samples.every : usual;
+}
+
 // The run on one rank of this host. All ranks run the same lines; only rank 0 writes files, prints, and
 // talks to other hosts.
 class Run {
@@ -246,9 +252,7 @@ private:
                 save();
                 log_->mark();
             }
-            const int64_t usual = plan_.steps < 50 ? plan_.steps : plan_.steps / 10;
-            const int64_t every = samples_.every ? samples_.every : usual;
-            if (samples_.generate && (due(every, step) || at_end())) {
+            if (samples_.generate && (due(sample_every(plan_, samples_), step) || at_end())) {
                 sample(step);
             }
         });
@@ -256,8 +260,9 @@ private:
 
     // A sample that fails does not end the run.
     void sample(uint64_t step) {
+        rank_.graph().release();  // libllama needs memory of its own
         try {
-            const std::string text = samples_.generate(WholeWeights(rank_.state()).views);
+            const auto text = samples_.generate(WholeWeights(rank_.state()).views);
             log_->sample(step, samples_.prompt, text);
         } catch (const std::exception & error) {
             log_->note(std::string("no sample: ") + error.what());

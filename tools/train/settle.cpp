@@ -202,9 +202,6 @@ check_model(const TrainFlags & train, const ModelFile & model, const std::string
             ": the fused ops of the CPU are F32 only; add --portable, or use a device"
         );
     }
-    if (model.config.lora.enabled() && form_of(train) != Form::fused) {
-        throw Error("--lora works with the fused ops of the CPU; omit --device and --portable");
-    }
     if (model.config.lora.enabled() && train.shard == "full") {
         throw Error(
             "--lora: all ranks map the same model, and an adapter is too small to shard; omit "
@@ -460,11 +457,13 @@ RunPlan make_plan(
     if (!is_given) {
         plan.micro = in.micro > 0 ? std::min(in.micro, most) : most;
     }
-    const MemoryFit fit = fit_memory(plan, in.model->file.config, is_given);
-    plan.micro          = fit.micro;
-    plan.shard          = fit.shard;
-    plan                = with_steps(plan, plan.steps);
-    plan.stored         = stored_flags(given, plan, in.alone);
+    const MemoryFit fit  = fit_memory(plan, in.model->file.config, is_given);
+    plan.micro           = fit.micro;
+    plan.shard           = fit.shard;
+    plan                 = with_steps(plan, plan.steps);
+    plan.stored          = stored_flags(given, plan, in.alone);
+    plan.chose_recompute = fit.recompute && !plan.recompute;
+    plan.recompute       = fit.recompute;
     return plan;
 }
 

@@ -2,6 +2,7 @@
 
 #include "ggml-train/base/plural.h"
 #include "ggml-train/base/text.h"
+#include "models/base-weights.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -28,6 +29,17 @@ static std::string disk_text(const RunPlan & plan, const HostState & state) {
            (none ? "" : (fits ? ", " : ": NOT ENOUGH SPACE, ") + bytes_text(free) + " free");
 }
 
+// The model that an adapter is for.
+static std::string base_text(const RunPlan & plan, const ModelConfig & config) {
+    const BaseWeights * base = config.lora.base.get();
+    if (!base) {
+        return "";
+    }
+    return form_of(plan) == Form::fused
+               ? format("model %.0f MB (its file, mapped), ", mb(base->n_bytes()))
+               : format("model %.0f MB (copied to the device), ", mb(base->n_bytes_on_device()));
+}
+
 void print_summary(
     const RunPlan &     plan,
     const ModelConfig & config,
@@ -46,14 +58,18 @@ void print_summary(
     );
     std::printf("rate     %.2e, %s\n", plan.schedule.lr, plan.lr_reason.c_str());
     std::printf(
-        "memory   %sweights and gradients %.0f MB, optimizer %.0f MB, %sactivations %.0f MB\n",
-        plan.ranks > 1 ? "per rank: " : "", mb(memory.weights), mb(memory.state),
+        "memory   %s%sweights and gradients %.0f MB, optimizer %.0f MB, %sactivations %.0f MB\n",
+        plan.ranks > 1 ? "per rank: " : "", base_text(plan, config).c_str(), mb(memory.weights),
+        mb(memory.state),
         memory.window ? format("streamed blocks %.0f MB, ", mb(memory.window)).c_str() : "",
         mb(memory.activations)
     );
     std::printf(
         "compute  %s, %s, %s%s\n", plan.device.c_str(), plural(plan.threads, "thread").c_str(),
-        kForms[static_cast<int>(form_of(plan))], plan.recompute ? ", recomputed activations" : ""
+        kForms[static_cast<int>(form_of(plan))],
+        plan.chose_recompute ? ", recomputed activations (they would not fit)"
+        : plan.recompute     ? ", recomputed activations"
+                             : ""
     );
     std::printf("run      %s: %s\n", plan.out.c_str(), disk_text(plan, state).c_str());
     std::fflush(stdout);

@@ -185,8 +185,9 @@ struct RunPlan : TrainFlags {
     int64_t       n_per_sample = 0;              // units in one sample
     bool          logits       = false;          // validation needs logits, not only the loss
     bool          mixup = false, depth = false;  // used by the batches: see batch.h
-    bool          packed  = false;               // the same
-    float         dropout = 0.0f;                // of an adapter
+    bool          packed          = false;       // the same
+    float         dropout         = 0.0f;        // of an adapter
+    bool          chose_recompute = false;       // not asked for: activations would not fit
     std::string   checkpoint;                    // to resume from; empty: start
     bool          owns_export = false;           // the run has written it before
     std::string   data_text;                     // for the summary: "1.02M tokens in 3 files, ..."
