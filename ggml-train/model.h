@@ -19,6 +19,7 @@ struct Param {
     ParamKind              kind   = ParamKind::matrix;
     ggml_tensor *          weight = nullptr;
     ggml_tensor *          grad   = nullptr;  // null: frozen
+    float                  rate   = 1.0f;     // as in ParamView
 };
 
 // What a graph is fed with. Which of them a model reads is its own business.

@@ -23,6 +23,7 @@ struct ParamView {
     std::span<float> weight;         // the owned rows, contiguous
     std::span<float> grad;
     Device *         device = nullptr;  // whose memory holds both; null: the host's
+    float            rate   = 1.0f;     // factor on the learning rate; 0: frozen
 };
 
 // One tensor of optimizer state, for checkpoints: saved from and loaded into the same memory.
@@ -55,6 +56,9 @@ struct OptimizerState {
     std::vector<StateCounter> counters;
     std::vector<StateBytes>   blobs;
 };
+
+// State tensors of the running average of the weights: this, and the weight's name.
+inline constexpr const char * kAveragePrefix = "ema ";
 
 // How gradients are scaled before they are used.
 struct Clip {
@@ -90,6 +94,10 @@ public:
 
     // Everything besides the weights that the next step depends on.
     virtual OptimizerState state() = 0;
+
+    // Exchanges the weights with their running average, if there is one: for validation and at the end.
+    // A second call exchanges them back, bit for bit.
+    virtual void swap_average() {}
 };
 
 }  // namespace gt

@@ -57,9 +57,32 @@ std::vector<TensorSpec> base_specs(const ModelConfig & config) {
     return list.take();
 }
 
+// 0: before the blocks; 1 to L: a block; L + 1: after them.
+static int64_t depth_of(const std::string & name, bool & after, int64_t n_layer) {
+    const size_t at = name.find("blk.");
+    if (at == std::string::npos) {
+        return after ? n_layer + 1 : 0;
+    }
+    after = true;
+    return 1 + std::stoll(name.substr(at + 4));
+}
+
+// Learning rates by depth.
+static void set_rates(const ModelConfig & config, std::vector<TensorSpec> & specs) {
+    bool after = false;
+    for (TensorSpec & spec : specs) {
+        const int64_t depth = depth_of(spec.name, after, config.n_layer);
+        for (int64_t i = depth; i <= config.n_layer; ++i) {
+            spec.rate *= config.layer_decay;
+        }
+        spec.rate = config.n_frozen > 0 && depth <= config.n_frozen ? 0.0f : spec.rate;
+    }
+}
+
 std::vector<TensorSpec> tensor_specs(const ModelConfig & config) {
-    const auto base = base_specs(config);
-    return config.lora.enabled() ? lora_specs(config.lora, base) : base;
+    auto specs = base_specs(config);
+    set_rates(config, specs);
+    return config.lora.enabled() ? lora_specs(config.lora, specs) : specs;
 }
 
 int64_t n_params(const ModelConfig & config) {
@@ -141,10 +164,15 @@ std::string describe(const ModelConfig & c) {
         text += format(" of %lld", static_cast<long long>(c.head_size));
     }
     if (takes_images(c)) {
+        text += format(", %lld", static_cast<long long>(c.width()));
+        text += c.width() == c.image_size ? ""
+                                          : format(" x %lld", static_cast<long long>(c.image_size));
         text += format(
-            ", %lld pixels in patches of %lld, %lld classes", static_cast<long long>(c.image_size),
-            static_cast<long long>(c.patch_size), static_cast<long long>(c.n_classes)
+            " pixels in patches of %lld, %lld classes", static_cast<long long>(c.patch_size),
+            static_cast<long long>(c.n_classes)
         );
+        text += c.layer_scale ? ", layer scale" : "";
+        text += c.pre_norm ? ", pre-norm" : "";
     } else {
         text += format(
             ", context %lld, vocabulary %lld", static_cast<long long>(c.n_ctx),

@@ -31,21 +31,32 @@ struct ModelConfig {
 
     LoraConfig lora;  // an adapter is trained, not the model
 
+    // of training: not part of the model's file
+    int64_t n_frozen    = 0;     // blocks, with everything before them, that are not trained
+    float   layer_decay = 1.0f;  // the learning rate of a block, as a fraction of the next one's
+
     // images
-    int64_t                  image_size = 0;  // pixels, height = width
-    int64_t                  patch_size = 0;
-    int64_t                  channels   = 0;
-    int64_t                  n_classes  = 0;
-    std::string              pooling = "cls";  // "cls": class token first; "mean": no class token
-    std::vector<float>       image_mean;       // per channel, of pixels in [0, 1]; empty until
-    std::vector<float>       image_std;        // training measures them
+    int64_t     image_size  = 0;  // height in pixels
+    int64_t     image_width = 0;  // 0: as the height
+    int64_t     patch_size  = 0;
+    int64_t     channels    = 0;
+    int64_t     n_classes   = 0;
+    std::string pooling     = "cls";               // input of the classifier: the class token;
+                                                   // "mean" of the patches, without a class token;
+                                                   // "avg": the same beside a class token
+    bool                     norm_pooled = false;  // the last norm follows pooling (timm's fc_norm)
+    bool                     layer_scale = false;  // a factor per channel on each residual branch
+    bool                     pre_norm    = false;  // a norm before the first block (CLIP)
+    std::vector<float>       image_mean;           // per channel, of pixels in [0, 1]; empty until
+    std::vector<float>       image_std;            // training measures them
     float                    image_crop   = 0.0f;  // fraction of the shorter side inside the crop
     int64_t                  image_stored = 0;     // shorter side after the first resize
     std::vector<std::string> class_names;          // empty, or n_classes of them
 
     int64_t head_dim() const { return head_size > 0 ? head_size : n_embd / n_head; }  // D
-    int64_t n_patches() const { return (image_size / patch_size) * (image_size / patch_size); }
-    bool    has_class_token() const { return pooling == "cls"; }
+    int64_t width() const { return image_width > 0 ? image_width : image_size; }  // of a picture
+    int64_t n_patches() const { return (image_size / patch_size) * (width() / patch_size); }
+    bool    has_class_token() const { return pooling != "mean"; }
     int64_t n_positions() const { return n_patches() + (has_class_token() ? 1 : 0); }
 };
 

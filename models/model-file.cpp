@@ -124,6 +124,29 @@ void read_rope_factors(const GgufSource & source, ModelConfig & config) {
     check_config(config, source.path);
 }
 
+// A checkpoint with a running average of the weights: the average is the model.
+void read_average(const GgufSource & source, ModelFile & model) {
+    const auto names = find_strings(source.gguf.get(), "gt.checkpoint.tensors", source.path);
+    bool       found = false;
+    for (ModelTensor & tensor : model.tensors) {
+        const auto at = std::find(names.begin(), names.end(), kAveragePrefix + tensor.spec.name);
+        if (at == names.end()) {
+            continue;
+        }
+        const std::string stored = "s." + std::to_string(at - names.begin());
+        const int64_t     id     = gguf_find_tensor(source.gguf.get(), stored.c_str());
+        if (id < 0 ||
+            gguf_get_tensor_size(source.gguf.get(), id) != tensor.data.size() * sizeof(float)) {
+            throw Error(source.path + ": the average of " + tensor.spec.name + " is missing");
+        }
+        source.read(id, tensor.data);
+        found = true;
+    }
+    if (found) {
+        model.notes.push_back("weights are the running average (--ema)");
+    }
+}
+
 // Ties an output matrix that a converter stored although it is the token embedding.
 void tie_output(ModelFile & model) {
     if (!find_arch(model.config.arch).ties_equal_output || model.config.tied ||
@@ -184,6 +207,9 @@ ModelFile load_model(const std::string & path) {
     model.config = read_config(source.gguf.get(), path);
     read_rope_factors(source, model.config);
     read_tensors(source, checkpoint, model);
+    if (checkpoint) {
+        read_average(source, model);
+    }
     tie_output(model);
     model.keys = model_keys(std::move(source.gguf));
     return model;

@@ -61,6 +61,7 @@ ModelConfig sized_config(const std::string & preset, const ModelSizes & sizes) {
     set(sizes.context, c.n_ctx);
     set(sizes.classes, c.n_classes);
     set(sizes.image, c.image_size);
+    set(sizes.image_width, c.image_width);
     set(sizes.patch, c.patch_size);
     set(sizes.channels, c.channels);
     c.pooling        = sizes.pooling.empty() ? c.pooling : sizes.pooling;

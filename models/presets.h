@@ -15,7 +15,7 @@ Preset find_preset(const std::string & name);
 struct ModelSizes {
     std::string arch, pooling;
     int64_t     layers = 0, width = 0, heads = 0, kv_heads = 0, mlp = 0, context = 0;
-    int64_t     classes = 0, image = 0, patch = 0, channels = 0;
+    int64_t     classes = 0, image = 0, image_width = 0, patch = 0, channels = 0;
     float       rope_base = 0.0f;
     bool        untied    = false;
 
@@ -32,6 +32,7 @@ struct ModelSizes {
         visit("untied", untied, "use an output matrix separate from the token embedding (text)");
         visit("classes", classes, "number of classes (images)", {}, 1, 1e9);
         visit("image", image, "height and width of an image, in pixels", {}, 1, 1e9);
+        visit("image-width", image_width, "width, if it is not the height", {}, 1, 1e9);
         visit("patch", patch, "height and width of a patch, in pixels", {}, 1, 1e9);
         visit("channels", channels, "3: color, 1: grayscale (images)", {}, 1, 1e9);
         visit("pooling", pooling, "input of the classifier: class token or mean", {"cls", "mean"});

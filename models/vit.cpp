@@ -37,7 +37,8 @@ public:
             x = ggml_concat(ctx, token, x, 1);                          // [C, T, B]
         }
         x = ggml_add(ctx, x, w("v.position_embd.weight"));
-        return ggml_reshape_2d(ctx, x, C, T * in.B);  // [C, T*B]
+        x = ggml_reshape_2d(ctx, x, C, T * in.B);  // [C, T*B]
+        return config_.pre_norm ? layer_norm(ops, x, "v.pre_ln") : x;
     }
 
     ggml_tensor * block(Ops & ops, const Inputs & in, int i, ggml_tensor * x) override {
@@ -45,9 +46,13 @@ public:
         const auto        lin = [&](ggml_tensor * y, const char * name, ggml_tensor * residual) {
             return ops.linear(y, {w(at + name + ".weight")}, {w(at + name + ".bias")}, residual);
         };
-        const auto add = [&](ggml_tensor * y, const char * name, int branch) {
-            return in.depth ? add_branch(ops, in, branch, x, lin(y, name, nullptr))
-                            : lin(y, name, x);
+        const auto add = [&](ggml_tensor * y, const char * name, const char * scale, int branch) {
+            if (!config_.layer_scale && !in.depth) {
+                return lin(y, name, x);
+            }
+            y = lin(y, name, nullptr);
+            y = config_.layer_scale ? ggml_mul(ops.ctx(), y, w(at + scale + ".weight")) : y;
+            return in.depth ? add_branch(ops, in, branch, x, y) : ggml_add(ops.ctx(), y, x);
         };
         ggml_tensor * h = layer_norm(ops, x, at + "ln1");  // [C, T*B]
         h               = ops.linear(
@@ -55,30 +60,32 @@ public:
                           {w(at + "attn_q.bias"), w(at + "attn_k.bias"), w(at + "attn_v.bias")}
                       );                                                      // [3C, T*B]
         h = ops.attention(h, attention_shape(config_.n_positions(), false));  // [C, T*B]
-        x = add(h, "attn_out", 2 * i);                                        // [C, T*B]
+        x = add(h, "attn_out", "ls1", 2 * i);                                 // [C, T*B]
 
         h = layer_norm(ops, x, at + "ln2");                      // [C, T*B]
         h = ops.gelu(lin(h, "ffn_up", nullptr), GeluKind::erf);  // [F, T*B]
-        return add(h, "ffn_down", 2 * i + 1);                    // [C, T*B]
+        return add(h, "ffn_down", "ls2", 2 * i + 1);             // [C, T*B]
     }
 
     Head head(Ops & ops, const Inputs & in, ggml_tensor * x) override {
         ggml_context * ctx = ops.ctx();
-        const int64_t  C = config_.n_embd, T = config_.n_positions();
-        x = ggml_reshape_3d(ctx, layer_norm(ops, x, "v.post_ln"), C, T, in.B);  // [C, T, B]
-        if (config_.has_class_token()) {
-            x = ggml_view_3d(
-                ctx, x, C, 1, in.B, x->nb[1], x->nb[2], 0
-            );  // [C, 1, B]: the class token
-            x = ggml_cont(ctx, x);
-        } else {
-            x = ggml_sum_rows(ctx, ggml_cont(ctx, ggml_permute(ctx, x, 1, 0, 2, 3)));  // [1, C, B]
-            x = ggml_scale(ctx, x, 1.0f / static_cast<float>(T));
+        const int64_t  C = config_.n_embd, T = config_.n_positions(), P = config_.n_patches();
+        const bool     mean = config_.pooling != "cls";
+        x                   = config_.norm_pooled ? x : layer_norm(ops, x, "v.post_ln");
+        x                   = ggml_reshape_3d(ctx, x, C, T, in.B);  // [C, T, B]
+        if (!mean || T > P) {  // the class token, or the patches after it
+            x = ggml_cont(
+                ctx,
+                ggml_view_3d(ctx, x, C, mean ? P : 1, in.B, x->nb[1], x->nb[2], mean ? x->nb[1] : 0)
+            );
         }
-        return {
-            .x      = ggml_reshape_2d(ctx, x, C, in.B),
-            .weight = &weights_.at("v.cls.weight"),
-            .bias   = &weights_.at("v.cls.bias")};
+        if (mean) {
+            x = ggml_sum_rows(ctx, ggml_cont(ctx, ggml_permute(ctx, x, 1, 0, 2, 3)));  // [1, C, B]
+            x = ggml_scale(ctx, x, 1.0f / static_cast<float>(P));
+        }
+        x = ggml_reshape_2d(ctx, x, C, in.B);
+        x = config_.norm_pooled ? layer_norm(ops, x, "v.post_ln") : x;
+        return {.x = x, .weight = &weights_.at("v.cls.weight"), .bias = &weights_.at("v.cls.bias")};
     }
 };
 
@@ -90,6 +97,9 @@ void tensors(const ModelConfig & c, SpecList & list) {
     }
     list.linear("v.patch_embd", {P, P, c.channels, C}, true);
     list.table("v.position_embd", {C, c.n_positions(), 1, 1});
+    if (c.pre_norm) {
+        list.norm("v.pre_ln", C, true);
+    }
     for (int64_t l = 0; l < c.n_layer; ++l) {
         const std::string blk = "v.blk." + std::to_string(l) + ".";
         list.norm(blk + "ln1", C, true);
@@ -99,6 +109,11 @@ void tensors(const ModelConfig & c, SpecList & list) {
         list.norm(blk + "ln2", C, true);
         list.linear(blk + "ffn_up", {C, F, 1, 1}, true);
         list.linear(blk + "ffn_down", {F, C, 1, 1}, true);
+        for (const char * name : {"ls1", "ls2"}) {
+            if (c.layer_scale) {
+                list.norm(blk + name, C, false);
+            }
+        }
     }
     list.norm("v.post_ln", C, true);
     list.linear("v.cls", {C, c.n_classes, 1, 1}, true);
@@ -111,6 +126,10 @@ void read_keys(const KeyReader & in, ModelConfig & c) {
     c.channels     = in.need_int("channels");
     c.n_classes    = in.need_int("classes");
     c.pooling      = in.get_string("pooling", "cls");
+    c.image_width  = in.find_int("image_width").value_or(0);
+    c.norm_pooled  = in.find_int("norm_pooled").value_or(0) != 0;
+    c.layer_scale  = in.find_int("layer_scale").value_or(0) != 0;
+    c.pre_norm     = in.find_int("pre_norm").value_or(0) != 0;
     c.image_mean   = in.get_floats("image_mean");
     c.image_std    = in.get_floats("image_std");
     c.image_crop   = in.get_float("image_crop", 0.0f);
@@ -126,6 +145,17 @@ void write_keys(const ModelConfig & c, const KeyWriter & out) {
     out.set_int("classes", c.n_classes);
     out.set_string("pooling", c.pooling);
     // optional keys: those of the model this one was made from are removed
+    const std::pair<const char *, int64_t> optional[] = {
+        {"image_width", c.image_width},
+        {"norm_pooled", c.norm_pooled},
+        {"layer_scale", c.layer_scale},
+        {"pre_norm", c.pre_norm}};
+    for (const auto & [name, value] : optional) {
+        out.remove(name);
+        if (value != 0) {
+            out.set_int(name, value);
+        }
+    }
     out.set_floats("image_mean", c.image_mean);
     out.set_floats("image_std", c.image_std);
     out.remove("image_stored");
@@ -143,8 +173,13 @@ void check(const ModelConfig & c, const Checks & checks) {
     checks.positive("the number of channels", c.channels);
     checks.positive("the number of classes", c.n_classes);
     checks.divides("the patch size", c.patch_size, "the image size", c.image_size);
-    if (c.pooling != "cls" && c.pooling != "mean") {
-        checks.fail("pooling \"" + c.pooling + "\" is neither cls nor mean");
+    checks.positive("the image width", c.width());
+    checks.divides("the patch size", c.patch_size, "the image width", c.width());
+    if (c.pooling != "cls" && c.pooling != "mean" && c.pooling != "avg") {
+        checks.fail("pooling \"" + c.pooling + "\" is none of cls, mean and avg");
+    }
+    if (c.norm_pooled && c.pooling == "cls") {
+        checks.fail("only a mean is normalized after pooling");
     }
     if (!c.class_names.empty() && static_cast<int64_t>(c.class_names.size()) != c.n_classes) {
         checks.fail(format(

@@ -1,5 +1,6 @@
 #include "optim/optim.h"
 
+#include "optim/average.h"
 #include "optim/local-steps.h"
 #include "optim/on-device.h"
 
@@ -191,7 +192,7 @@ static std::vector<RuleTensor> rule_tensors(const OptimOptions & o, const Units 
              .rows   = param.row_end - param.row_begin,
              .cols   = shape.cols,
              .kind   = shape.kind,
-             .lr     = kind.lr,
+             .lr     = kind.lr * param.rate,
              .decay  = decays ? o.weight_decay * kind.weight_decay : 0.0f}
         );
     }
@@ -217,10 +218,9 @@ bool has_kernels(const OptimOptions & o) {
     return has_local_steps(o) || (r.replicator.on_device != nullptr && r.wire != Wire::q1);
 }
 
-std::unique_ptr<Optimizer> make_optimizer(
+static std::unique_ptr<Optimizer> make_plain(
     const OptimOptions & o, std::vector<ParamView> params, Workers & workers, LocalGroup * ranks
 ) {
-    check_options(o);
     const Resolved r      = resolve(o);
     Device * const device = params.empty() ? nullptr : params[0].device;
     GT_CHECK(!device || has_kernels(o), "this replicator has no kernels for device memory");
@@ -258,6 +258,18 @@ std::unique_ptr<Optimizer> make_optimizer(
                            .sign           = r.sign,
                            .overlap        = o.overlap}
     );
+}
+
+std::unique_ptr<Optimizer> make_optimizer(
+    const OptimOptions & o, std::vector<ParamView> params, Workers & workers, LocalGroup * ranks
+) {
+    check_options(o);
+    auto optimizer = make_plain(o, params, workers, ranks);
+    return o.ema <= 0.0f
+               ? std::move(optimizer)
+               : with_average(
+                     std::move(optimizer), std::move(params), o.ema, !resolve(o).sends(), workers
+                 );
 }
 
 Units make_units(const OptimOptions & options, std::vector<ParamView> params, Workers & workers) {

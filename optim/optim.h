@@ -58,6 +58,7 @@ struct OptimOptions {
 
     float clip_messages = 2.0f;   // most norm of a message, times the round's median; 0: any
     bool  overlap       = false;  // a round is applied after the next step's prepare
+    float ema           = 0.0f;   // decay of a running average of the weights; 0: none
 
     // The flags of the optimizer: every field. All hosts of a run must agree on them. "new,old": the
     // second name is an alias.
@@ -114,6 +115,12 @@ struct OptimOptions {
             "restore-norm", restore_norm,
             "diloco, sparseloco, loco: give a round's mean change the norm of the hosts' changes",
             {"auto", "on", "off"}
+        );
+        visit(
+            "ema", ema,
+            "decay of a running average of the weights, such as 0.999, which is validated and "
+            "exported; 0: none",
+            {}, 0, 0.999999
         );
         visit("weight-decay", weight_decay, "weight decay of matrices and embeddings");
         visit("decay-all", decay_all, "apply weight decay to vectors, too");

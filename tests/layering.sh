@@ -23,6 +23,7 @@ ggml-train        -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train
 models            -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train/shard ggml-train/model.h
 models/text       -> ggml-train/base ggml-train/gguf ggml-train/batch.h ggml-train/data.h ggml-train/evaluator.h models
 models/vision     -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train/batch.h ggml-train/data.h ggml-train/evaluator.h models
+models/convert    -> ggml-train/base ggml-train/gguf models
 
 optim/math        -> ggml-train/base ggml-train/cuda/demo.h ggml-train/optimizer.h
 optim/rules       -> ggml-train/base ggml-train/cuda ggml-train/optimizer.h optim/math

@@ -2,8 +2,12 @@
 //
 //   classify -m vit-trained.gguf cat.jpg dog.png
 //   classify -m vit-trained.gguf photos/            accuracy and confusion matrix
+//   classify -m vit-trained.gguf cat.jpg --explain cat-attention.png
 //
 // Read next: models/vision/classifier.h (which training's validation uses too).
+#include "ggml-train/base/file.h"
+#include "models/vision/explain.h"
+#include "models/vision/mistakes.h"
 #include "tools/classify/classify-model.h"
 #include "tools/classify/classify-report.h"
 #include "tools/cli/flags.h"
@@ -18,7 +22,7 @@ using namespace gt;
 namespace {
 
 struct ClassifyFlags {
-    std::string              model, split = "auto", mistakes;
+    std::string              model, split = "auto", mistakes, explain;
     std::vector<std::string> paths;
     double                   val = 0.1;
     int64_t                  top = 5, batch = 64;
@@ -37,7 +41,13 @@ struct ClassifyFlags {
         );
         visit("val-fraction,val", val, "the --val-fraction of train-vit", {}, 0, 0.99);
         visit(
-            "mistakes", mistakes, "write the worst mistakes on labelled pictures to this HTML file"
+            "mistakes", mistakes,
+            "write the confusion matrix and worst mistakes on labelled pictures to this HTML file"
+        );
+        visit(
+            "explain", explain,
+            "write where the model looks on a picture to this PNG file: the attention of its last "
+            "block"
         );
         visit("batch", batch, "batch size", {}, 1);
         visit("threads,t", threads, "CPU threads; 0: all cores", {}, 0, 4096);
@@ -47,11 +57,22 @@ struct ClassifyFlags {
     }
 };
 
+void write_explanation(const std::string & path, Classifier & c, std::span<const float> pixels) {
+    const auto attention = last_attention(c.backend, *c.model, pixels);
+    const auto patch     = static_cast<int>(c.file.config.patch_size);
+    const auto png =
+        encode_png(attention_picture(image_spec(c.file.config), pixels, attention, patch).view());
+    AsideFile file(path);
+    file.write(png.data(), png.size());
+    file.commit();
+    std::fprintf(stderr, "attention of the last block: %s\n", path.c_str());
+}
+
 // False if the picture can't be read; the reason is printed.
 bool classify_picture(const ClassifyFlags & f, Classifier & c, const std::string & path) {
     const ImageSpec spec = image_spec(c.file.config);
     Batch           batch{.n_samples = 1};
-    batch.images.resize(static_cast<size_t>(spec.size) * spec.size * spec.channels);
+    batch.images.resize(spec.n_values());
     try {
         read_model_input(path, spec, batch.images);
     } catch (const Error & error) {
@@ -60,6 +81,9 @@ bool classify_picture(const ClassifyFlags & f, Classifier & c, const std::string
     }
     c.graph.run(batch);
     std::printf("%s\n", answer_text(path, c.graph.logits(), c.names, f.top, f.json).c_str());
+    if (!f.explain.empty()) {
+        write_explanation(f.explain, c, batch.images);
+    }
     return true;
 }
 
@@ -107,6 +131,9 @@ int gt::classify_main(Flags & flags, int argc, char ** argv) {
     flags.require("model");
     if (f.paths.empty()) {
         throw UsageError("name a picture, or a folder of labelled ones");
+    }
+    if (!f.explain.empty() && (f.paths.size() != 1 || is_labelled(f.paths[0]))) {
+        throw UsageError("--explain takes one picture");
     }
     const int  n_threads = f.threads > 0
                                ? f.threads

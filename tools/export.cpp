@@ -1,13 +1,18 @@
-// export — writes a checkpoint or a model as a GGUF of weights only, in a chosen type.
+// export — writes a checkpoint or a model as a GGUF of weights only, in a chosen type; or a ViT for other programs.
 //
 //   export runs/small -o small-trained.gguf              the newest checkpoint of a run
 //   export model.gguf --type q8_0 -o model-q8_0.gguf
 //   export runs/chat --merge base.gguf -o merged.gguf    an adapter, merged into its model
+//   export runs/pets -o timm/model.safetensors           a ViT for timm, with config.json beside it
+//   export runs/pets -o pets.onnx                        the same for ONNX Runtime
 //   export --nodes hosts.txt -o trained.gguf             the model of a run, from its store
 //
 // Read next: models/model-file.cpp, tools/train/fetch-run.cpp.
 #include "ggml-train/base/file.h"
 #include "ggml-train/run/checkpoint.h"
+#include "models/convert/export-vit.h"
+#include "models/convert/import-vit.h"
+#include "models/convert/onnx.h"
 #include "models/merge.h"
 #include "tools/cli/invite.h"
 #include "tools/cli/output.h"
@@ -46,12 +51,34 @@ static std::string find_input(const std::string & path) {
     throw Error(path + ": this folder has no valid checkpoint");
 }
 
+// A ViT in a format of other programs, by the name of the file. Returns what was written; empty: it is a GGUF.
+static std::string save_elsewhere(
+    const std::string & out, const ModelFile & model, const std::string & type, bool force
+) {
+    const bool onnx = out.ends_with(".onnx");
+    if (!onnx && !is_safetensors(out)) {
+        return "";
+    }
+    if (!takes_images(model.config) || model.config.lora.enabled()) {
+        throw UsageError(out + ": only a ViT is written in this format; name a .gguf");
+    }
+    if (type != "f32") {
+        throw UsageError(out + ": this format is written as f32; drop --type");
+    }
+    if (onnx) {
+        save_onnx(out, model);
+        return "ONNX, opset 17: pixels [batch, channels, height, width] in [0, 1] -> logits";
+    }
+    check_output((fs::path(out).parent_path() / "config.json").string(), {}, force);
+    return "config for timm: " + save_timm(out, model);
+}
+
 int gt::export_main(Flags & flags, int argc, char ** argv) {
     std::vector<std::string> inputs;
     bool                     force = false;
     std::string              out, type = "f32", name, nodes, join, merge;
     flags.positional("INPUT", inputs, "a checkpoint, a run's folder, or a model file");
-    flags("out,o", out, "the file to write");
+    flags("out,o", out, "the file to write: .gguf; of a ViT also .safetensors, for timm, or .onnx");
     flags(
         "type", type, "type of matrices; norms, biases and positions stay f32",
         {"f32", "f16", "bf16", "q8_0"}
@@ -93,8 +120,12 @@ int gt::export_main(Flags & flags, int argc, char ** argv) {
         gguf_set_val_str(model.keys.get(), "general.name", name.c_str());
     }
     std::vector<std::string> notes = model.notes;
-    for (const std::string & note : save_model(out, model, parse_weight_type(type))) {
-        notes.push_back(note);
+    if (const std::string written = save_elsewhere(out, model, type, force); !written.empty()) {
+        notes.push_back(written);
+    } else {
+        for (const std::string & note : save_model(out, model, parse_weight_type(type))) {
+            notes.push_back(note);
+        }
     }
     for (const std::string & note : notes) {
         std::printf("%s\n", note.c_str());

@@ -6,10 +6,12 @@
 //   new-model --from existing.gguf -o copy.gguf            keeps the weights, as F32
 //   new-model --preset vit-tiny --classes 37 -o vit.gguf
 //   new-model --from vit.gguf --image 384 --classes 5 -o finer.gguf   for other pictures
+//   new-model --from model.safetensors --classes 5 -o pets.gguf       a ViT of timm or Hugging Face
 //
 // Read next: models/arch.h (the table of architectures), models/gpt.cpp (one of its rows).
 #include "ggml-train/base/file.h"
 #include "ggml-train/base/text.h"
+#include "models/convert/import-vit.h"
 #include "models/init.h"
 #include "models/presets.h"
 #include "models/text/chat-template.h"
@@ -38,7 +40,9 @@ struct NewModelFlags {
         visit("out,o", out, "the file to write");
         visit("preset", preset, "a named size; --list shows them");
         visit(
-            "from", from, "an existing GGUF whose weights are kept (F32, F16, BF16 or quantised)"
+            "from", from,
+            "an existing model whose weights are kept: a GGUF (F32, F16, BF16 or quantised), or a "
+            "ViT of timm or Hugging Face (model.safetensors, with config.json beside it)"
         );
         visit("hf-repo,hf", hf, "like --from, with a file from Hugging Face: USER/REPO[:FILE]");
         visit(
@@ -120,14 +124,17 @@ ModelFile new_model(const NewModelFlags & f) {
                 "and --train-vocab"
             );
         }
-        ModelFile model = load_model(f.from);
-        if (f.sizes.image == 0 && f.sizes.classes == 0) {
+        const VitChanges changes{f.sizes.image, f.sizes.image_width, f.sizes.classes};
+        ModelFile        model = is_safetensors(f.from)
+                                     ? import_vit(f.from, f.sizes.heads, f.sizes.classes, f.seed)
+                                     : load_model(f.from);
+        if (changes.image == 0 && changes.width == 0 && changes.classes == 0) {
             return model;
         }
         if (!takes_images(model.config)) {
             throw UsageError("--image and --classes are for models of pictures");
         }
-        return adapt_vit(std::move(model), f.sizes.image, f.sizes.classes, f.seed);
+        return adapt_vit(std::move(model), changes, f.seed);
     }
     ModelConfig      config = sized_config(f.preset, f.sizes);
     gguf_context_ptr keys;

@@ -19,10 +19,40 @@ using namespace gt;
 
 namespace {
 
+// Flags that a recipe sets, unless they are given.
+struct Recipe {
+    const char *  name;
+    Flags::Values values;
+};
+const Recipe kRecipes[] = {
+    {"small-data",
+     {{"flip", "1"},
+      {"crop", "0.7"},
+      {"randaugment", "1"},
+      {"magnitude", "5"},
+      {"erase", "0.1"},
+      {"cutmix", "1"},
+      {"mixup", "0.2"},
+      {"smoothing", "0.1"},
+      {"stochastic-depth", "0.1"},
+      {"ema", "0.999"},
+      {"rule", "muon"}}},
+    {"fine-tune",
+     {{"flip", "1"},
+      {"crop", "0.6"},
+      {"smoothing", "0.1"},
+      {"stochastic-depth", "0.05"},
+      {"layer-decay", "0.75"},
+      {"ema", "0.99"},
+      {"weight-decay", "0.05"}}},
+};
+
 struct VitFlags : TrainFlags {
     AugmentOptions augment;
     ImageOptions   images;
-    float          depth = 0.0f;
+    std::string    recipe = "none";
+    float          depth = 0.0f, layer_decay = 1.0f;
+    int64_t        freeze = 0;
     NodesFlags     nodes;
 
     VitFlags() { pictures = true; }
@@ -37,6 +67,21 @@ struct VitFlags : TrainFlags {
         visit(
             "stochastic-depth", depth, "drop probability of the last residual branch", {}, 0, 0.99
         );
+        visit(
+            "recipe", recipe,
+            "flags for a purpose, unless they are given: small-data trains a new model on few "
+            "pictures, fine-tune a trained one on others",
+            {"none", "small-data", "fine-tune"}
+        );
+        visit(
+            "freeze", freeze, "number of first blocks that stay as they are, with the embedding",
+            {}, 0, 1e9
+        );
+        visit(
+            "layer-decay", layer_decay,
+            "learning rate of a block, as a fraction of the next block's; 1: all equal", {}, 0.01, 1
+        );
+        visit.group("Augmentation of pictures (part of the run)");
         augment.visit(visit);
     }
 
@@ -51,11 +96,24 @@ struct VitFlags : TrainFlags {
         nodes.visit(visit);
         visit_session(visit);
         visit.shown_first(
-            {"model", "data", "epochs", "hours", "batch", "lr", "flip", "pad", "mixup", "nodes",
-             "join", "name", "status", "out", "fresh", "extend", "threads", "device"}
+            {"model", "data", "epochs", "hours", "batch", "lr", "recipe", "flip", "pad", "mixup",
+             "nodes", "join", "name", "status", "out", "fresh", "extend", "threads", "device"}
         );
     }
 };
+
+// The flags with those of the recipe that are not given.
+VitFlags with_recipe(const VitFlags & given, const Flags & flags) {
+    Flags::Values values;
+    for (const Recipe & recipe : kRecipes) {
+        for (const auto & [name, value] : recipe.values) {
+            if (given.recipe == recipe.name && !flags.given(name)) {
+                values.push_back({name, value});
+            }
+        }
+    }
+    return with_values(given, values);
+}
 
 // --data, else the data of our entry in hosts.txt.
 std::string find_data(const VitFlags & f, const HostEntry * entry) {
@@ -119,10 +177,24 @@ int train_vit(const VitFlags & given, const Flags & flags) {
              .alone        = session.alone(),
              .up_rate      = given.nodes.up_rate(),
              .data_text    = images->summary()};
-    const VitFlags run         = settle(f, flags, in, session);
-    in.mixup                   = run.augment.mixup > 0.0f;
-    in.depth                   = run.depth > 0.0f;
-    const RunPlan     plan     = make_plan(run, flags, in, folder);
+    const VitFlags run = settle(f, flags, in, session);
+    in.mixup           = is_mixed(run.augment);
+    in.depth           = run.depth > 0.0f;
+    config.n_frozen    = run.freeze;
+    config.layer_decay = run.layer_decay;
+    if (run.freeze > config.n_layer) {
+        throw UsageError(format(
+            "--freeze %lld: the model has %lld blocks", static_cast<long long>(run.freeze),
+            static_cast<long long>(config.n_layer)
+        ));
+    }
+    const RunPlan plan = make_plan(run, flags, in, folder);
+    if (plan.batch % run.augment.repeats != 0) {
+        throw UsageError(format(
+            "--repeats %d does not divide the batch of %lld", run.augment.repeats,
+            static_cast<long long>(plan.batch)
+        ));
+    }
     const std::string mistakes = images->val().empty() ? "" : plan.out + "/mistakes.html";
     PictureData       data(
               *images, {.seed       = plan.seed,
@@ -132,10 +204,12 @@ int train_vit(const VitFlags & given, const Flags & flags) {
                         .depth      = run.depth,
                         .n_branches = 2 * config.n_layer,
                         .n_val      = plan.eval_batches * plan.batch,
-                        .mistakes   = mistakes,
                         .n_threads  = std::max(1, plan.threads / 2)}
           );
     const int code = run_training(plan, model, data, session);
+    if (!data.last().answers.empty()) {
+        write_mistakes(mistakes, *images, data.last(), plan.out + "/metrics.jsonl");
+    }
     if (code == 0 && !mistakes.empty()) {
         std::printf("worst mistakes: %s\n", mistakes.c_str());
     }
@@ -153,6 +227,7 @@ int gt::train_vit_main(Flags & flags, int argc, char ** argv) {
         std::fputs(device_list().c_str(), stdout);
         return 0;
     }
+    f = with_recipe(f, flags);  // checkpoints store the values that `flags` refers to
     static_cast<TrainFlags &>(f) = begin_session(f, flags, f.nodes);
     return train_vit(f, flags);
 }

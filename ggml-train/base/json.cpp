@@ -117,6 +117,28 @@ std::optional<std::vector<Json>> Json::array(std::string_view key) const {
     return elements;
 }
 
+std::optional<Json> Json::field(std::string_view key) const {
+    const ordered_json * field = find(impl_->value, key);
+    if (!field) {
+        return std::nullopt;
+    }
+    Json json;
+    json.impl_->value = *field;
+    return json;
+}
+
+std::optional<double> Json::number() const {
+    return impl_->value.is_number() ? std::optional(impl_->value.get<double>()) : std::nullopt;
+}
+
+std::optional<std::string> Json::string() const {
+    return impl_->value.is_string() ? std::optional(impl_->value.get<std::string>()) : std::nullopt;
+}
+
+bool Json::is_true() const {
+    return impl_->value.is_boolean() && impl_->value.get<bool>();
+}
+
 std::vector<std::string> Json::keys() const {
     std::vector<std::string> keys;
     for (const auto & [key, value] : impl_->value.items()) {

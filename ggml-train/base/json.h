@@ -51,7 +51,13 @@ public:
     std::optional<double>            number(std::string_view key) const;
     std::optional<std::string>       string(std::string_view key) const;
     std::optional<std::vector<Json>> array(std::string_view key) const;
+    std::optional<Json>              field(std::string_view key) const;  // of any type
     std::vector<std::string>         keys() const;
+
+    // The value itself; nothing if it is of another type.
+    std::optional<double>      number() const;
+    std::optional<std::string> string() const;
+    bool                       is_true() const;
 
 private:
     enum class Integer { boolean, with_sign, without_sign };

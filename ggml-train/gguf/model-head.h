@@ -21,6 +21,7 @@ struct TensorSpec {
     ParamKind              kind = ParamKind::matrix;
     Init                   init = Init::normal;
     float                  std  = 0.02f;  // of normal and trunc_normal
+    float                  rate = 1.0f;   // factor on the learning rate; 0: frozen
     bool per_token              = false;  // one row per token; memory and files may pad the rows
 
     int64_t n_elements() const { return ne[0] * ne[1] * ne[2] * ne[3]; }

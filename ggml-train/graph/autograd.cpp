@@ -10,7 +10,7 @@ Autograd::Autograd(
     : ops_(ops), graph_(graph), beta_(beta), one_(one), recompute_(recompute) {}
 
 void Autograd::add_param(const Param & param) {
-    if (param.grad) {
+    if (param.grad && param.rate != 0.0f) {
         needs_.insert(param.weight);
         accumulators_[param.weight] = param.grad;
     }

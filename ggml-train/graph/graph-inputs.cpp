@@ -13,9 +13,10 @@ StepInputs::StepInputs(const Backend & backend, const GraphOptions & options, in
     inputs_.B               = options.B;
     inputs_.T               = options.T;
     if (images) {
-        inputs_.images = ggml_new_tensor_4d(
-            ctx, GGML_TYPE_F32, options.image_size, options.image_size, options.channels, options.B
-        );
+        const int64_t width = options.image_width > 0 ? options.image_width : options.image_size;
+        inputs_.images      = ggml_new_tensor_4d(
+                 ctx, GGML_TYPE_F32, width, options.image_size, options.channels, options.B
+             );
     } else {
         inputs_.tokens = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_labels);
     }

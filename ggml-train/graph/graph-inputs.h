@@ -9,18 +9,19 @@
 namespace gt {
 
 struct GraphOptions {
-    int64_t   B          = 1;  // samples per micro-batch
-    int64_t   T          = 0;  // tokens per sample
-    int64_t   image_size = 0;  // pictures: width and height in pixels; 0: text
-    int64_t   channels   = 0;
-    Form      form       = Form::fused;
-    ggml_type compute    = GGML_TYPE_F32;  // of products with weights; fused: F32 only
-    Recompute recompute  = Recompute::cheap;
-    float     smoothing  = 0.0f;   // of the labels
-    bool      mixup      = false;  // batches have mix_labels
-    bool      depth      = false;  // batches have factors for stochastic depth
-    bool      packed     = false;  // batches have positions: samples are made of segments
-    float     dropout    = 0.0f;   // of what adapters see; above 0, batches have keys
+    int64_t   B           = 1;  // samples per micro-batch
+    int64_t   T           = 0;  // tokens per sample
+    int64_t   image_size  = 0;  // pictures: height in pixels; 0: text
+    int64_t   image_width = 0;  // 0: as the height
+    int64_t   channels    = 0;
+    Form      form        = Form::fused;
+    ggml_type compute     = GGML_TYPE_F32;  // of products with weights; fused: F32 only
+    Recompute recompute   = Recompute::cheap;
+    float     smoothing   = 0.0f;   // of the labels
+    bool      mixup       = false;  // batches have mix_labels
+    bool      depth       = false;  // batches have factors for stochastic depth
+    bool      packed      = false;  // batches have positions: samples are made of segments
+    float     dropout     = 0.0f;   // of what adapters see; above 0, batches have keys
     enum class Goal { train, loss, logits } goal = Goal::train;
 };
 

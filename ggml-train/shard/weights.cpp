@@ -13,7 +13,7 @@ Weights::Weights(const Backend & backend, std::span<const TensorSpec> specs, boo
     weight_ctx_ = make_context(specs.size());
     grad_ctx_   = make_context(specs.size());
     for (const TensorSpec & spec : specs) {
-        Param param{.name = spec.name, .ne = spec.ne, .kind = spec.kind};
+        Param param{.name = spec.name, .ne = spec.ne, .kind = spec.kind, .rate = spec.rate};
         auto  ne = spec.ne;
         if (spec.per_token) {
             ne[1] = padded(ne[1]);
@@ -90,7 +90,8 @@ std::vector<ParamView> Weights::views() {
              .row_end   = param.ne[last],
              .weight    = {static_cast<float *>(param.weight->data), n},
              .grad      = {static_cast<float *>(param.grad->data), n},
-             .device    = device_}
+             .device    = device_,
+             .rate      = param.rate}
         );
     }
     return views;
@@ -125,7 +126,9 @@ std::vector<ParamView> param_shapes(std::span<const TensorSpec> specs) {
         for (const int64_t n : spec.ne) {
             rows = n > 1 ? n : rows;
         }
-        shapes.push_back({.name = spec.name, .ne = spec.ne, .kind = spec.kind, .row_end = rows});
+        ParamView shape{.name = spec.name, .ne = spec.ne, .kind = spec.kind, .row_end = rows};
+        shape.rate = spec.rate;
+        shapes.push_back(shape);
     }
     return shapes;
 }

@@ -5,12 +5,24 @@
 
 namespace gt {
 
-// image: new image size (0: unchanged); positions are interpolated. classes: new number of classes (0:
-// unchanged); the classifier is initialized from the seed. All other weights are kept.
-ModelFile adapt_vit(ModelFile model, int64_t image, int64_t classes, uint64_t seed);
+// What changes; 0: as it is.
+struct VitChanges {
+    int64_t image   = 0;  // height, and width unless that is given; positions are interpolated
+    int64_t width   = 0;
+    int64_t classes = 0;  // the classifier is initialized from the seed
+};
 
-// Resamples a square grid of positions [C, from*from] to [C, to*to]: bicubic with a = -0.75, cell
-// centers aligned, edges repeated, as PyTorch's interpolate.
-std::vector<float> resize_grid(std::span<const float> grid, int64_t C, int64_t from, int64_t to);
+// All other weights are kept.
+ModelFile adapt_vit(ModelFile model, const VitChanges & changes, uint64_t seed);
+
+// Height and width of a grid of positions.
+struct Grid {
+    int64_t height = 0, width = 0;
+};
+
+// Resamples positions [C, width, height]: bicubic with a = -0.5, antialiased, edges cut, as timm resamples
+// (PyTorch's interpolate with antialias).
+std::vector<float>
+resize_grid(std::span<const float> positions, int64_t C, const Grid & from, const Grid & to);
 
 }  // namespace gt

@@ -1,6 +1,7 @@
-// Crops, flips, colors, mixup; see augment.h.
+// Crops, flips, colors; see augment.h.
 #include "models/vision/augment.h"
 
+#include "models/vision/rand-augment.h"
 #include "models/vision/resize.h"
 
 #include <algorithm>
@@ -9,74 +10,49 @@
 
 namespace gt {
 
-namespace {
-
-// A sequence of random numbers from one key.
-class Draw {
-public:
-    explicit Draw(uint64_t key) : key_(key) {}
-
-    float uniform() { return random_uniform(random_bits(key_, n_++)); }
-    float between(float low, float high) { return low + (high - low) * uniform(); }
-
-    float normal() {
-        const float radius = std::sqrt(-2.0f * std::log(1.0f - uniform()));
-        return radius * std::cos(6.2831853f * uniform());
-    }
-
-    // Marsaglia and Tsang (2000), with their power transform for a < 1.
-    float gamma(float a) {
-        if (a < 1.0f) {
-            const float power = std::pow(1.0f - uniform(), 1.0f / a);
-            return gamma(a + 1.0f) * power;
-        }
-        const float d = a - 1.0f / 3.0f, c = 1.0f / std::sqrt(9.0f * d);
-        for (;;) {
-            const float x = normal(), v = std::pow(1.0f + c * x, 3.0f);
-            if (v > 0.0f &&
-                std::log(1.0f - uniform()) < 0.5f * x * x + d - d * v + d * std::log(v)) {
-                return d * v;
-            }
-        }
-    }
-
-private:
-    uint64_t key_;
-    uint64_t n_ = 0;
-};
-
-}  // namespace
-
 uint64_t sample_key(uint64_t seed, uint64_t step, const std::string & host, uint64_t i) {
     return random_bits(seed, step, digest64(host), i);
+}
+
+// The largest box of the input's form inside the picture, times `crop`, in its center.
+static Box fitted_box(const PictureView & picture, const ImageSpec & spec, float crop) {
+    const float w = float(picture.width), h = float(picture.height);
+    const float form = float(spec.columns()) / float(spec.size);
+    const float high = crop * std::min(h, w / form), wide = high * form;
+    return {(w - wide) / 2, (h - high) / 2, wide, high};
 }
 
 // The center crop of evaluation. Aligned to pixels if it already has the model's size, so that it is
 // not resampled again.
 static Box center_box(const PictureView & picture, const ImageSpec & spec) {
-    float side = spec.crop * float(std::min(picture.width, picture.height));
-    if (std::fabs(side - float(spec.size)) < 1.0f) {
-        side = float(std::min({spec.size, picture.width, picture.height}));
+    const Box  box  = fitted_box(picture, spec, spec.crop);
+    const bool fits = picture.width >= spec.columns() && picture.height >= spec.size;
+    if (fits && std::fabs(box.height - float(spec.size)) < 1.0f &&
+        std::fabs(box.width - float(spec.columns())) < 1.0f) {
+        return {
+            std::floor(float(picture.width - spec.columns()) / 2),
+            std::floor(float(picture.height - spec.size) / 2), float(spec.columns()),
+            float(spec.size)};
     }
-    const float x = (float(picture.width) - side) / 2, y = (float(picture.height) - side) / 2;
-    return side == float(spec.size) ? Box{std::floor(x), std::floor(y), side, side}
-                                    : Box{x, y, side, side};
+    return box;
 }
 
 // A box of random area and aspect ratio; after ten misses the center.
-static Box random_box(const PictureView & picture, const AugmentOptions & options, Draw & draw) {
+static Box random_box(
+    const PictureView & picture, const ImageSpec & spec, const AugmentOptions & options, Draw & draw
+) {
     const float w = float(picture.width), h = float(picture.height);
-    const float form = std::log(std::max(1.0f, options.aspect));
+    const float form  = std::log(std::max(1.0f, options.aspect));
+    const float usual = float(spec.columns()) / float(spec.size);
     for (int i = 0; i < 10; ++i) {
         const float area  = w * h * draw.between(options.crop_min, 1.0f);
-        const float ratio = std::exp(draw.between(-form, form));
+        const float ratio = usual * std::exp(draw.between(-form, form));
         const float bw = std::sqrt(area * ratio), bh = std::sqrt(area / ratio);
         if (bw <= w && bh <= h) {
             return {draw.between(0.0f, w - bw), draw.between(0.0f, h - bh), bw, bh};
         }
     }
-    const float side = std::min(w, h);
-    return {(w - side) / 2, (h - side) / 2, side, side};
+    return fitted_box(picture, spec, 1.0f);
 }
 
 // Sixteen partial sums, so that the compiler can vectorize.
@@ -135,21 +111,55 @@ static void normalise(std::span<float> planes, const ImageSpec & spec) {
     }
 }
 
+// Calls fn(row, begin, end) for each row of a rectangle in each plane.
+template <class Fn>
+static void each_row(
+    std::span<float>  planes,
+    const ImageSpec & spec,
+    int               left,
+    int               top,
+    int               width,
+    int               height,
+    Fn &&             fn
+) {
+    const int W = spec.columns(), H = spec.size;
+    for (int c = 0; c < spec.channels; ++c) {
+        for (int y = std::max(0, top); y < std::min(H, top + height); ++y) {
+            float * row = planes.data() + (size_t(c) * H + size_t(y)) * W;
+            fn(row + std::max(0, left), row + std::clamp(left + width, 0, W));
+        }
+    }
+}
+
 // Sets a square to the mean. Its center may be anywhere, so that edges are covered, too.
 static void cut_out(std::span<float> planes, const ImageSpec & spec, int side, Draw & draw) {
-    const int S  = spec.size;
-    const int x0 = std::min(S - 1, int(draw.uniform() * float(S))) - side / 2;
-    const int y0 = std::min(S - 1, int(draw.uniform() * float(S))) - side / 2;
-    for (int c = 0; c < spec.channels; ++c) {
-        for (int y = std::max(0, y0); y < std::min(S, y0 + side); ++y) {
-            float * row = planes.data() + (size_t(c) * S + size_t(y)) * S;
-            std::fill(row + std::max(0, x0), row + std::clamp(x0 + side, 0, S), 0.0f);
+    const int left = draw.below(spec.columns()) - side / 2;
+    const int top  = draw.below(spec.size) - side / 2;
+    each_row(planes, spec, left, top, side, side, [](float * begin, float * end) {
+        std::fill(begin, end, 0.0f);
+    });
+}
+
+// Random erasing: noise in a rectangle of 2 to 33 percent of the area, at most 3.3 times as long as wide.
+static void erase(std::span<float> planes, const ImageSpec & spec, Draw & draw) {
+    const float W = float(spec.columns()), H = float(spec.size);
+    for (int i = 0; i < 10; ++i) {
+        const float area  = W * H * draw.between(0.02f, 0.33f);
+        const float ratio = std::exp(draw.between(-1.2f, 1.2f));
+        const int   w = int(std::sqrt(area * ratio)), h = int(std::sqrt(area / ratio));
+        if (w > 0 && h > 0 && w < spec.columns() && h < spec.size) {
+            const int left = draw.below(spec.columns() - w + 1),
+                      top  = draw.below(spec.size - h + 1);
+            each_row(planes, spec, left, top, w, h, [&](float * begin, float * end) {
+                std::generate(begin, end, [&] { return draw.normal(); });
+            });
+            return;
         }
     }
 }
 
 void center_view(const PictureView & picture, const ImageSpec & spec, std::span<float> out) {
-    resample(picture, center_box(picture, spec), spec.size, spec.size, false, out);
+    resample(picture, center_box(picture, spec), spec.columns(), spec.size, false, out);
     normalise(out, spec);
 }
 
@@ -161,34 +171,31 @@ void augment(
     std::span<float>       out
 ) {
     Draw draw(key);
-    Box  box =
-        options.crop_min < 1.0f ? random_box(picture, options, draw) : center_box(picture, spec);
+    Box  box = options.crop_min < 1.0f ? random_box(picture, spec, options, draw)
+                                       : center_box(picture, spec);
     if (options.pad > 0) {
-        const int   n      = 2 * options.pad + 1;  // whole pixels of the model's input
-        const float pixel  = box.width / float(spec.size);
-        auto        offset = [&] {
-            return float(std::min(n - 1, int(draw.uniform() * float(n))) - options.pad) * pixel;
+        const int n      = 2 * options.pad + 1;  // whole pixels of the model's input
+        auto      offset = [&](float side, int pixels) {
+            return float(draw.below(n) - options.pad) * side / float(pixels);
         };
-        box.x += offset();
-        box.y += offset();
+        box.x += offset(box.width, spec.columns());
+        box.y += offset(box.height, spec.size);
     }
     const bool flip = options.flip && draw.uniform() < 0.5f;
 
-    resample(picture, box, spec.size, spec.size, flip, out);
+    resample(picture, box, spec.columns(), spec.size, flip, out);
     change_colors(out, spec.channels, options, draw);
+    if (options.operations > 0) {
+        const Planes planes{out, spec.columns(), spec.size, spec.channels};
+        rand_augment(planes, options.operations, options.magnitude, draw);
+    }
     normalise(out, spec);
     if (options.cutout > 0) {
         cut_out(out, spec, options.cutout, draw);
     }
-}
-
-float mixup_share(float alpha, uint64_t seed, uint64_t step, const std::string & host) {
-    if (alpha <= 0.0f) {
-        return 1.0f;
+    if (options.erase > 0.0f && draw.uniform() < options.erase) {
+        erase(out, spec, draw);
     }
-    Draw        draw(random_bits(sample_key(seed, step, host, ~0ull), 0x6d6978));
-    const float a = draw.gamma(alpha), b = draw.gamma(alpha);
-    return a + b > 0.0f ? std::max(a, b) / (a + b) : 1.0f;  // the own picture has the larger weight
 }
 
 // A Feistel network of four rounds on the smallest even number of bits that covers n; values outside

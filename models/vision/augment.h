@@ -2,7 +2,8 @@
 //
 // All random choices are a function of a key, and the key of (seed, step, host, sample): a sample does
 // not depend on thread, rank or timing. Everything is off by default.
-// mixup: arXiv 1710.09412. cutout: arXiv 1708.04552. Random crop and resize: arXiv 1409.4842.
+// cutout: arXiv 1708.04552. Random crop and resize: arXiv 1409.4842. Random erasing: arXiv 1708.04896. Repeated
+// augmentation: arXiv 1901.09335. Read next: mix.h (mixup and CutMix), rand-augment.h.
 #pragma once
 
 #include "models/vision/image-data.h"
@@ -18,7 +19,12 @@ struct AugmentOptions {
     float contrast   = 0.0f;
     float saturation = 0.0f;
     int   cutout     = 0;     // side of a blanked square; 0: off
+    int   operations = 0;     // RandAugment: operations per picture; 0: off
+    float magnitude  = 9.0f;  // RandAugment: their strength, 0 to 10
+    float erase      = 0.0f;  // random erasing: probability; 0: off
     float mixup      = 0.0f;  // alpha of the Beta distribution; 0: off
+    float cutmix     = 0.0f;  // the same
+    int   repeats    = 1;     // samples of a step that show the same picture
 
     template <class Visit>
     void visit(Visit && visit) {
@@ -35,7 +41,22 @@ struct AugmentOptions {
         visit("cutout", cutout, "side of a random blanked square, in pixels; 0: off");
         visit(
             "mixup", mixup,
-            "mix pairs of pictures and labels; alpha of the Beta distribution; 0: off"
+            "mix pairs of pictures and labels; alpha of the Beta distribution; 0: off", {}, 0
+        );
+        visit(
+            "cutmix", cutmix,
+            "put a rectangle of one picture into another; alpha as for --mixup; 0: off", {}, 0
+        );
+        visit(
+            "randaugment", operations,
+            "RandAugment: random operations on each picture, usually 2; 0: off", {}, 0, 15
+        );
+        visit("magnitude", magnitude, "RandAugment: strength of the operations", {}, 0, 10);
+        visit("erase", erase, "probability to replace a rectangle by noise; 0: off", {}, 0, 1);
+        visit(
+            "repeats", repeats,
+            "samples per step with the same picture, augmented differently; divides --batch", {}, 1,
+            1000
         );
     }
 };
@@ -43,10 +64,10 @@ struct AugmentOptions {
 // Key of sample i of a host's step.
 uint64_t sample_key(uint64_t seed, uint64_t step, const std::string & host, uint64_t i);
 
-// Input for evaluation: the center crop, normalized. out: [S, S, C].
+// Input for evaluation: the center crop, normalized. out: [W, H, C].
 void center_view(const PictureView & picture, const ImageSpec & spec, std::span<float> out);
 
-// Input for training. out: [S, S, C].
+// Input for training. out: [W, H, C].
 void augment(
     const PictureView &    picture,
     const ImageSpec &      spec,
@@ -54,10 +75,6 @@ void augment(
     uint64_t               key,
     std::span<float>       out
 );
-
-// Weight of a sample's own picture under mixup, the same for all samples of a step: the loss is
-// mix * loss(labels) + (1 - mix) * loss(mix_labels). Without mixup 1.
-float mixup_share(float alpha, uint64_t seed, uint64_t step, const std::string & host);
 
 // Element i of a random permutation of [0, n); each key has its own.
 int64_t shuffled_index(uint64_t key, int64_t i, int64_t n);

@@ -11,6 +11,7 @@ namespace gt {
 ImageSpec image_spec(const ModelConfig & config) {
     ImageSpec spec{
         .size     = static_cast<int>(config.image_size),
+        .width    = static_cast<int>(config.image_width),
         .channels = static_cast<int>(config.channels),
         .crop     = config.image_crop,
         .stored   = static_cast<int>(config.image_stored)};
@@ -129,9 +130,21 @@ Evaluation evaluate_pictures(StepRunner & graph, ImageLoader & loader, int64_t n
     return result;
 }
 
-size_t write_mistakes(
-    const std::string & path, const ImageData & data, const Evaluation & evaluation, size_t n
+Confusion confusion_of(const Evaluation & evaluation, size_t n_classes) {
+    Confusion matrix(n_classes, std::vector<int64_t>(n_classes));
+    for (const Answer & answer : evaluation.answers) {
+        ++matrix[static_cast<size_t>(answer.label)][static_cast<size_t>(answer.predicted)];
+    }
+    return matrix;
+}
+
+void write_mistakes(
+    const std::string & path,
+    const ImageData &   data,
+    const Evaluation &  evaluation,
+    const std::string & metrics
 ) {
+    constexpr size_t    kMistakes = 60;
     std::vector<Answer> wrong;
     for (const Answer & answer : evaluation.answers) {
         if (answer.predicted != answer.label) {
@@ -141,7 +154,7 @@ size_t write_mistakes(
     std::stable_sort(wrong.begin(), wrong.end(), [](const Answer & a, const Answer & b) {
         return a.confidence > b.confidence;
     });
-    wrong.resize(std::min(n, wrong.size()));
+    wrong.resize(std::min(kMistakes, wrong.size()));
     std::vector<Mistake> mistakes;
     for (const Answer & answer : wrong) {
         Picture    scratch;
@@ -161,8 +174,15 @@ size_t write_mistakes(
              answer.confidence}
         );
     }
-    write_mistake_page(path, mistakes);
-    return mistakes.size();
+    const auto &      classes = data.classes();
+    const std::string title   = format(
+          "%zu pictures, %.2f %% right", evaluation.answers.size(), 100.0 * evaluation.accuracy
+      );
+    write_mistake_page(
+        path, title,
+        curves_html(metrics) + confusion_html(confusion_of(evaluation, classes.size()), classes),
+        mistakes
+    );
 }
 
 }  // namespace gt

@@ -7,6 +7,7 @@
 #include "ggml-train/graph/graph.h"
 #include "models/model-config.h"
 #include "models/vision/image-loader.h"
+#include "models/vision/page-parts.h"
 
 namespace gt {
 
@@ -55,9 +56,16 @@ Evaluation evaluate_pictures(StepRunner & logits, ImageLoader & loader, int64_t 
 // Probabilities from the logits of one picture.
 std::vector<float> softmax(std::span<const float> logits);
 
-// Writes an HTML page with the n most confident wrong answers. Returns their number.
-size_t write_mistakes(
-    const std::string & path, const ImageData & data, const Evaluation & evaluation, size_t n = 60
+// [true class][answer]
+Confusion confusion_of(const Evaluation & evaluation, size_t n_classes);
+
+// Writes an HTML page with the confusion matrix, the most confident wrong answers and, if `metrics` names a run's log,
+// the curves of the run.
+void write_mistakes(
+    const std::string & path,
+    const ImageData &   data,
+    const Evaluation &  evaluation,
+    const std::string & metrics = ""
 );
 
 }  // namespace gt

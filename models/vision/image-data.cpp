@@ -121,7 +121,8 @@ PictureView store_picture(const PictureView & picture, int stored, Picture & scr
 
 ImageData::ImageData(const std::string & path, const ImageSpec & spec, const ImageOptions & options)
     : spec_(spec), source_(open_image_source(path, options)) {
-    if (spec.size < 1 || spec.size > 4096 || (spec.channels != 1 && spec.channels != 3)) {
+    if (spec.size < 1 || spec.size > 4096 || spec.columns() > 4096 ||
+        (spec.channels != 1 && spec.channels != 3)) {
         throw Error(format(
             "image size is %d with %d channels; expected 1 to 4096 pixels and 1 or 3 channels",
             spec.size, spec.channels
@@ -158,13 +159,13 @@ void ImageData::choose_sizes() {
         // pictures of the model's size are not cropped
         const auto & items   = source_->items;
         const auto   n_small = std::count_if(items.begin(), items.end(), [&](const ImageItem & i) {
-            return std::min(i.width, i.height) <= spec_.size;
+            return i.width <= spec_.columns() || i.height <= spec_.size;
         });
         spec_.crop           = 2 * size_t(n_small) > items.size() ? 1.0f : 0.875f;
     }
     spec_.crop = std::min(spec_.crop, 1.0f);
     if (spec_.stored <= 0) {
-        spec_.stored = int(std::lround(float(spec_.size) / spec_.crop));
+        spec_.stored = int(std::lround(float(std::max(spec_.size, spec_.columns())) / spec_.crop));
     }
 }
 

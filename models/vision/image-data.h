@@ -43,12 +43,16 @@ struct Picture {
 // Preprocessing of a model's input. Stored in the model file, so that training, evaluation and
 // `classify` use the same. Fields that are 0 are set from the data.
 struct ImageSpec {
-    int   size         = 0;          // height and width; the input is [size, size, C, B]
+    int   size         = 0;          // height; the input is [columns, size, C, B]
+    int   width        = 0;          // 0: as the height
     int   channels     = 3;          // 1 or 3
     float crop         = 0.0f;       // fraction of the shorter side inside evaluation's crop
     int   stored       = 0;          // shorter side of cached pictures, which training crops
     float mean[3]      = {0, 0, 0};  // per channel, of pixels in [0, 1]
     float deviation[3] = {0, 0, 0};
+
+    int    columns() const { return width > 0 ? width : size; }
+    size_t n_values() const { return size_t(columns()) * size_t(size) * size_t(channels); }
 };
 
 struct ImageItem {
@@ -150,7 +154,7 @@ void stored_size(int width, int height, int stored, int & stored_width, int & st
 // The picture at its stored size: itself if small enough, else resized into `scratch`.
 PictureView store_picture(const PictureView & picture, int stored, Picture & scratch);
 
-// Preprocesses a picture file exactly as validation does: [size, size, C], normalized. Throws an Error
+// Preprocesses a picture file exactly as validation does: [columns, size, C], normalized. Throws an Error
 // that names the file and the reason.
 void read_model_input(const std::string & path, const ImageSpec & spec, std::span<float> out);
 

@@ -8,18 +8,18 @@
 
 namespace gt {
 
-int64_t train_item(
-    const ImageData & data, uint64_t seed, uint64_t step, const std::string & host, int i, int batch
-) {
+// Repeated pictures are half a batch or more apart: pairs of neighbors are mixed.
+int64_t train_item(const ImageData & data, const LoaderOptions & options, uint64_t step, int i) {
     const int64_t  n        = int64_t(data.train().size());
-    const uint64_t position = step * uint64_t(batch) + uint64_t(i);
+    const int      each     = options.batch / options.augment.repeats;  // pictures per step
+    const uint64_t position = step * uint64_t(each) + uint64_t(i % each);
     const uint64_t walk     = position / uint64_t(n);
-    const uint64_t key      = random_bits(seed, digest64(host), walk, 0x77616c6b);
+    const uint64_t key      = random_bits(options.seed, digest64(options.host), walk, 0x77616c6b);
     return data.train()[size_t(shuffled_index(key, int64_t(position % uint64_t(n)), n))];
 }
 
 struct ImageLoader::Impl {
-    // One batch. Workers take its samples in groups, in order: with mixup two neighbors, else one.
+    // One batch. Workers take its samples in groups, in order: of mixed pictures two neighbors, else one.
     // The batch has its full size until at() cuts it to the samples asked for.
     struct Slot {
         ImageBatch batch;
@@ -50,10 +50,10 @@ struct ImageLoader::Impl {
         if ((options.val ? data.val() : data.train()).empty()) {
             throw Error(options.val ? "no pictures to validate on" : "no pictures to train on");
         }
-        const ImageSpec & spec = data.spec();
-        sample                 = size_t(spec.size) * size_t(spec.size) * size_t(spec.channels);
-        group                  = !options.val && options.augment.mixup > 0.0f ? 2 : 1;
-        n_groups               = groups_of(options.batch);
+        GT_CHECK(options.batch % options.augment.repeats == 0, "repeats divide the batch");
+        sample   = data.spec().n_values();
+        group    = !options.val && is_mixed(options.augment) ? 2 : 1;
+        n_groups = groups_of(options.batch);
         slots.resize(size_t(std::max(1, options.n_ahead)) + 1);
         for (Slot & slot : slots) {
             reset(slot);
@@ -83,7 +83,7 @@ struct ImageLoader::Impl {
     // Writes sample i of `step` to `out`; returns its item number.
     int64_t make_train(uint64_t step, int i, Picture & scratch, std::span<float> out) const {
         const auto &  list  = data.train();
-        const int64_t item  = train_item(data, options.seed, step, options.host, i, options.batch);
+        const int64_t item  = train_item(data, options, step, i);
         const auto    start = std::lower_bound(list.begin(), list.end(), item) - list.begin();
         for (size_t k = 0; k < list.size(); ++k) {
             const int64_t next = list[(size_t(start) + k) % list.size()];
@@ -124,6 +124,11 @@ struct ImageLoader::Impl {
         batch.labels[at] = batch.mix_labels[at] = item < 0 ? -1 : data.item(item).label;
     }
 
+    Mix mix_at(uint64_t step) const {
+        return options.val ? Mix{}
+                           : mix_of(options.augment, data.spec(), options.seed, step, options.host);
+    }
+
     // Samples i and i + 1, each with a share of the other; the last one of an odd batch stays alone.
     void make_pair(uint64_t step, int i, Picture & scratch, ImageBatch & batch) const {
         thread_local std::vector<float> planes;
@@ -135,16 +140,17 @@ struct ImageLoader::Impl {
                 step, i + k, scratch, std::span(planes).subspan(size_t(k) * sample, sample)
             );
         }
-        const float share = mixup_share(options.augment.mixup, options.seed, step, options.host);
+        const Mix mix = mix_at(step);
         for (int k = 0; k < n; ++k) {
-            const size_t  at    = size_t(i + k);
-            const int     other = n == 2 ? 1 - k : k;
-            const float * a     = &planes[size_t(k) * sample];
-            const float * b     = &planes[size_t(other) * sample];
-            float *       out   = &batch.images[at * sample];
-            for (size_t p = 0; p < sample; ++p) {
-                out[p] = share * a[p] + (1.0f - share) * b[p];
-            }
+            const size_t at    = size_t(i + k);
+            const int    other = n == 2 ? 1 - k : k;
+            const auto   one   = [&](int which) {
+                return std::span<const float>(planes).subspan(size_t(which) * sample, sample);
+            };
+            mix_pictures(
+                mix, data.spec(), one(k), one(other),
+                std::span(batch.images).subspan(at * sample, sample)
+            );
             batch.items[at]      = item[k];
             batch.labels[at]     = data.item(item[k]).label;
             batch.mix_labels[at] = data.item(item[other]).label;
@@ -252,10 +258,7 @@ const ImageBatch & ImageLoader::at(uint64_t step, int n) {
         std::rethrow_exception(impl.error);
     }
     impl.resize(slot.batch, n);
-    const bool mixed = impl.group == 2;
-    slot.batch.mix =
-        mixed ? mixup_share(impl.options.augment.mixup, impl.options.seed, step, impl.options.host)
-              : 1.0f;
+    slot.batch.mix = impl.mix_at(step).share;
     return slot.batch;
 }
 

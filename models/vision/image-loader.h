@@ -6,7 +6,7 @@
 // picture that cannot be decoded is replaced by the next one in the list.
 #pragma once
 
-#include "models/vision/augment.h"
+#include "models/vision/mix.h"
 
 #include <chrono>
 #include <memory>
@@ -14,9 +14,9 @@
 namespace gt {
 
 struct ImageBatch {
-    std::vector<float>   images;      // [S, S, C, B]
+    std::vector<float>   images;      // [W, H, C, B]
     std::vector<int32_t> labels;      // [B]; -1: no picture (past the end of the validation set)
-    std::vector<int32_t> mix_labels;  // [B]; label of the picture mixed in; without mixup: labels
+    std::vector<int32_t> mix_labels;  // [B]; label of the picture mixed in; without mixing: labels
     std::vector<int64_t> items;       // [B]; item numbers; -1: no picture
     float                mix = 1.0f;  // loss = mix * loss(labels) + (1 - mix) * loss(mix_labels)
 };
@@ -28,7 +28,7 @@ struct LoaderOptions {
     bool           val   = false;  // the validation set, each picture once, never augmented
     AugmentOptions augment;
     int            n_threads = 2;
-    int            n_ahead   = 2;  // batches to prefetch; each takes 4 * S * S * C * B bytes
+    int            n_ahead   = 2;  // batches to prefetch; each takes 4 * W * H * C * B bytes
 };
 
 class ImageLoader {
@@ -54,8 +54,6 @@ private:
 };
 
 // Item number of the picture of sample i.
-int64_t train_item(
-    const ImageData & data, uint64_t seed, uint64_t step, const std::string & host, int i, int batch
-);
+int64_t train_item(const ImageData & data, const LoaderOptions & options, uint64_t step, int i);
 
 }  // namespace gt

@@ -2,6 +2,7 @@
 #include "models/vision/mistakes.h"
 
 #include "ggml-train/base/file.h"
+#include "models/vision/page-parts.h"
 #include "models/vision/resize.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace gt {
 
 constexpr int kThumb = 128;  // longer side of a picture on the page
 
-static Bytes encode_png(const PictureView & picture) {
+Bytes encode_png(const PictureView & picture) {
     Bytes bytes;
     auto  append = [](void * to, void * data, int n) {
         const auto * from = static_cast<const uint8_t *>(data);
@@ -63,49 +64,38 @@ static std::string base64(const Bytes & bytes) {
     return text;
 }
 
-static std::string escaped(const std::string & text) {
-    std::string out;
-    for (const char c : text) {
-        switch (c) {
-            case '<':
-                out += "&lt;";
-                break;
-            case '>':
-                out += "&gt;";
-                break;
-            case '&':
-                out += "&amp;";
-                break;
-            case '"':
-                out += "&quot;";
-                break;
-            default:
-                out += c;
-        }
-    }
-    return out;
-}
-
-static std::string make_html(std::span<const Mistake> mistakes) {
-    std::string page =
-        "<!doctype html><meta charset=\"utf-8\"><title>Worst mistakes</title>\n"
-        "<style>body{font:13px sans-serif;background:#fff;color:#222}figure{display:inline-block;"
-        "vertical-align:top;width:150px;margin:8px;overflow-wrap:anywhere}figcaption b{color:#b00}"
-        "small{color:#777}</style>\n<h1>Worst mistakes</h1>\n";
+static std::string mistakes_html(std::span<const Mistake> mistakes) {
+    std::string html = "<h2>Worst mistakes</h2>\n";
     for (const Mistake & mistake : mistakes) {
         const Picture thumb = thumbnail(mistake.picture.view());
-        page +=
-            "<figure><img alt=\"\" src=\"data:image/png;base64," +
-            base64(encode_png(thumb.view())) + "\"><figcaption><b>" + escaped(mistake.predicted) +
-            format("</b> %.0f %%<br>is ", 100 * mistake.confidence) + escaped(mistake.true_class) +
-            "<br><small>" + escaped(mistake.name) + "</small></figcaption></figure>\n";
+        html += "<figure class=\"mistake\"><img alt=\"\" src=\"data:image/png;base64," +
+                base64(encode_png(thumb.view())) + "\"><figcaption><b>" +
+                html_text(mistake.predicted) +
+                format("</b> %.0f %%<br>is ", 100 * mistake.confidence) +
+                html_text(mistake.true_class) + "<br><small>" + html_text(mistake.name) +
+                "</small></figcaption></figure>\n";
     }
-    return page;
+    return html;
 }
 
-void write_mistake_page(const std::string & path, std::span<const Mistake> mistakes) {
-    const std::string page = make_html(mistakes);
-    AsideFile         file(path);
+void write_mistake_page(
+    const std::string &      path,
+    const std::string &      title,
+    const std::string &      top,
+    std::span<const Mistake> mistakes
+) {
+    const std::string page =
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>" + html_text(title) +
+        "</title>\n<style>body{font:13px sans-serif;background:#fff;color:#222;margin:24px}"
+        "figure.mistake{display:inline-block;vertical-align:top;width:150px;margin:8px;"
+        "overflow-wrap:anywhere}figcaption b{color:#b00}small{color:#777}"
+        "figure.chart{display:inline-block;margin:0 24px 12px 0}figure.chart text{font-size:11px}"
+        "table{border-collapse:collapse}td,th{padding:3px 7px;font-weight:normal;text-align:right}"
+        ".matrix td{border:1px solid #eee}th.turned{height:90px;vertical-align:bottom;padding:0}"
+        "th.turned span{display:inline-block;writing-mode:vertical-rl;transform:rotate(180deg);"
+        "max-height:88px;overflow:hidden}</style>\n<h1>" +
+        html_text(title) + "</h1>\n" + top + mistakes_html(mistakes);
+    AsideFile file(path);
     file.write(page.data(), page.size());
     file.commit();
 }

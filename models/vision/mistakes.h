@@ -13,7 +13,15 @@ struct Mistake {
     float       confidence = 0.0f;  // in `predicted`
 };
 
-// Writes the mistakes in this order. Throws an Error if the file cannot be written.
-void write_mistake_page(const std::string & path, std::span<const Mistake> mistakes);
+// Writes a page with the HTML `top` and the mistakes, in this order. Throws an Error if the file cannot be written.
+void write_mistake_page(
+    const std::string &      path,
+    const std::string &      title,
+    const std::string &      top,
+    std::span<const Mistake> mistakes
+);
+
+// A PNG file of 8-bit pixels.
+Bytes encode_png(const PictureView & picture);
 
 }  // namespace gt

@@ -36,12 +36,13 @@ Score PictureData::validate(Evaluator & evaluator, bool last) {
             .n_threads = options_.n_threads};
         val_ = std::make_unique<ImageLoader>(images_, options);
     }
-    const int64_t    n_batches = last ? 0 : (options_.n_val + B - 1) / B;  // 0: all
-    const Evaluation result    = evaluate_pictures(evaluator.graph(), *val_, n_batches);
+    const int64_t n_batches = last ? 0 : (options_.n_val + B - 1) / B;  // 0: all
+    Evaluation    result    = evaluate_pictures(evaluator.graph(), *val_, n_batches);
+    const Score   score{result.loss, result.accuracy};
     if (last) {
-        write_mistakes(options_.mistakes, images_, result);
+        last_ = std::move(result);
     }
-    return {result.loss, result.accuracy};
+    return score;
 }
 
 double PictureData::seconds_waited() const {

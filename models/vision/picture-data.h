@@ -15,8 +15,7 @@ struct PictureDataOptions {
     float          depth = 0.0f;    // stochastic depth: share of the last branches dropped; 0: off
     int64_t        n_branches = 0;  // residual branches of the model
     int64_t        n_val      = 0;  // pictures per validation; the last one takes all
-    std::string    mistakes;        // file for the worst mistakes of the last validation
-    int            n_threads = 2;
+    int            n_threads  = 2;
 };
 
 class PictureData : public Data {
@@ -30,10 +29,13 @@ public:
     uint64_t digest() const override { return images_.digest(); }
     double   seconds_waited() const override;
 
+    const Evaluation & last() const { return last_; }  // of the whole validation set, at the end
+
 private:
     const ImageData &            images_;
     PictureDataOptions           options_;
     std::unique_ptr<ImageLoader> train_, val_;  // threads start with the first batch
+    Evaluation                   last_;
 };
 
 }  // namespace gt

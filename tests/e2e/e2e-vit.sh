@@ -48,6 +48,14 @@ grep -q "images/s" out.txt || fail "no speed in the line"
 accuracy=$(grep -o '"accuracy":[0-9.e-]*' a/metrics.jsonl | tail -1 | cut -d: -f2)
 python3 -c "import sys; sys.exit(not $accuracy > 0.7)" || fail "accuracy $accuracy"
 
+grep -q "<svg" a/mistakes.html || fail "no curves on the page"
+grep -q "matrix" a/mistakes.html || fail "no confusion matrix on the page"
+! grep -qE "https?://|<script" a/mistakes.html || fail "the page is not self-contained"
+
+# pictures that are not square
+expect 0 "12 x 8 pixels" "$bin/new-model" --from a.gguf --image 8 --image-width 12 -o oblong.gguf
+expect 0 "trained model" "$bin/train-vit" -m oblong.gguf --data idx --steps 3 --batch 8 --threads 1 --flip --crop 0.5
+
 # several ranks, whole or streamed: the same losses up to rounding, and the same validation
 few="--steps 6 --batch 12 --lr 3e-3 --eval-every 3 --threads 1 --mixup 0.2 --stochastic-depth 0.3"
 expect 0 "trained model" "$bin/train-vit" -m vit.gguf --data idx $few --out one --export one.gguf
@@ -91,11 +99,50 @@ expect 0 "resuming after step" "$bin/train-vit" -m vit.gguf --data idx $run --ou
 cmp a.gguf b.gguf || fail "the killed run ended with other weights"
 expect 1 "was started with --mixup" "$bin/train-vit" -m vit.gguf --data idx ${run/--mixup 0.2/--mixup 0.5} --out b
 
+# every augmentation and the average of the weights: resumed at half, the same bits
+all="--steps 20 --batch 16 --threads 1 --save-every 10 --recipe small-data --pad 1 --repeats 2 --cutout 3"
+expect 0 "trained model" "$bin/train-vit" -m vit.gguf --data idx $all --out all --export all.gguf
+cp -r all half
+rm half/checkpoint-0000000020.gguf
+expect 0 "resuming after step 10" "$bin/train-vit" -m vit.gguf --data idx $all --out half --export half.gguf
+cmp all.gguf half.gguf || fail "the resumed run with --ema ended with other weights"
+expect 0 "weights are the running average" "$bin/export" half/checkpoint-0000000020.gguf -o half-exported.gguf
+expect 2 "does not divide the batch" "$bin/train-vit" -m vit.gguf --data idx --steps 2 --batch 16 --repeats 3 --out bad
+
+# for timm and back, bit for bit; the head is replaced, frozen blocks stay
+mkdir timm again tuned
+expect 0 "config for timm: timm/config.json" "$bin/export" a.gguf -o timm/model.safetensors
+expect 1 "config.json exists" "$bin/export" a.gguf -o timm/other.safetensors
+expect 0 "4 classes" "$bin/new-model" --from timm/model.safetensors -o back.gguf
+expect 0 "again/model.safetensors" "$bin/export" back.gguf -o again/model.safetensors
+cmp timm/model.safetensors again/model.safetensors || fail "other weights after export and import"
+cmp timm/config.json again/config.json || fail "another config.json after export and import"
+expect 0 "2 classes" "$bin/new-model" --from timm/model.safetensors --classes 2 --seed 3 -o start.gguf
+expect 0 "trained model" "$bin/train-vit" -m start.gguf --data photos --recipe fine-tune --freeze 1 --steps 3 --batch 8 --threads 1 --out tune --export tuned.gguf
+expect 0 "tuned/model.safetensors" "$bin/export" tuned.gguf -o tuned/model.safetensors
+python3 - <<'PY' || fail "--freeze 1"
+import json, struct
+def tensors(path):
+    data = open(path, "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8: 8 + n])
+    return {k: data[8 + n + v["data_offsets"][0]: 8 + n + v["data_offsets"][1]] for k, v in head.items() if k != "__metadata__"}
+was, now = tensors("timm/model.safetensors"), tensors("tuned/model.safetensors")
+assert was.keys() == now.keys()
+for name in was:
+    frozen = name.startswith(("patch_embed", "cls_token", "pos_embed", "blocks.0."))
+    assert (was[name] == now[name]) == frozen, name
+PY
+expect 2 "the model has 2 blocks" "$bin/train-vit" -m start.gguf --data photos --freeze 3 --steps 2 --out bad
+head -c 1000 timm/model.safetensors >cut.safetensors
+expect 1 "cut off" "$bin/new-model" --from cut.safetensors -o cut.gguf
+[ ! -e cut.gguf ] || fail "a model from a file that is cut off"
+
 # two hosts with images of their own: the same model
 "$bin/hub" --new --name anna --address "127.0.0.1:$("$free_port")" >/dev/null
 echo "ben -" >>hosts.txt
 together="--nodes hosts.txt --steps 30 --batch 16 --threads 1 --min-hosts 2"
-"$bin/train-vit" -m vit.gguf --data idx $together --mixup 0.2 --name anna --out anna --export anna.gguf >anna.txt 2>&1 &
+"$bin/train-vit" -m vit.gguf --data idx $together --mixup 0.2 --ema 0.9 --name anna --out anna --export anna.gguf >anna.txt 2>&1 &
 pid=$!
 "$bin/train-vit" -m nothing.gguf --data others $together --name ben --out ben --export ben.gguf >ben.txt 2>&1 ||
     { tail -n 5 anna.txt ben.txt; fail "ben failed"; }
@@ -118,6 +165,9 @@ python3 -c "import json, sys; sys.exit(abs(json.load(open('report.json'))['accur
 expect 0 "photos/left/2.png: " "$bin/classify" -m two-trained.gguf photos/left/2.png photos/right/1.png
 [ "$(grep -c ' %, ' out.txt)" = 2 ] || fail "one line per picture"
 expect 0 '{"picture":"photos/left/2.png","answers":[{"class":"' "$bin/classify" -m two-trained.gguf photos/left/2.png --json
+expect 0 "attention of the last block: look.png" "$bin/classify" -m two-trained.gguf photos/left/2.png --explain look.png
+[ "$(head -c 4 look.png | tail -c 3)" = PNG ] || fail "no PNG from --explain"
+expect 2 "takes one picture" "$bin/classify" -m two-trained.gguf photos --explain other.png
 expect 1 "text.jpg" "$bin/classify" -m two-trained.gguf photos/right/text.jpg photos/right/1.png
 expect 1 "not trained yet" "$bin/classify" -m two.gguf photos/right/1.png
 

@@ -162,17 +162,28 @@ TEST_CASE("depth_factors_depend_on_seed_step_host_and_sample_only") {
     CHECK(n_dropped == Approx(500).margin(60));
 }
 
-TEST_CASE("positions_are_interpolated_as_pytorch_does_it") {
-    // torch.nn.functional.interpolate(x, size, mode="bicubic") of x = [[1, 2], [3, 5]]
+TEST_CASE("positions_are_interpolated_as_timm_does_it") {
+    // torch.nn.functional.interpolate(x, size, mode="bicubic", antialias=True), as timm calls it
+    const auto check = [](const std::vector<float> & got, const std::vector<float> & want) {
+        REQUIRE(got.size() == want.size());
+        for (size_t i = 0; i < want.size(); ++i) {
+            CHECK(got[i] == Approx(want[i]).epsilon(1e-5));
+        }
+    };
     const std::vector<float> grid = {1, 2, 3, 5};
-    const std::vector<float> want = {0.747119f, 1.282986f, 1.818854f, 1.869792f, 2.750000f,
-                                     3.630208f, 2.992465f, 4.217014f, 5.441563f};
-    const auto               got  = resize_grid(grid, 1, 2, 3);
-    REQUIRE(got.size() == want.size());
-    for (size_t i = 0; i < want.size(); ++i) {
-        CHECK(got[i] == Approx(want[i]).margin(1e-5));
+    check(
+        resize_grid(grid, 1, {2, 2}, {3, 3}), {0.806960f, 1.335527f, 1.864094f, 1.901316f, 2.75f,
+                                               3.598685f, 2.995672f, 4.164474f, 5.333276f}
+    );
+    CHECK(resize_grid(grid, 1, {2, 2}, {2, 2}) == grid);
+    std::vector<float> squares;
+    for (int i = 0; i < 20; ++i) {
+        squares.push_back(float(i * i));
     }
-    CHECK(resize_grid(grid, 1, 2, 2) == grid);
+    check(  // smaller, and not square
+        resize_grid(squares, 1, {4, 5}, {2, 3}),
+        {17.328163f, 31.013531f, 49.815887f, 160.774445f, 204.525940f, 253.394379f}
+    );
 }
 
 TEST_CASE("an_adapted_model_keeps_its_other_weights") {
@@ -182,7 +193,8 @@ TEST_CASE("an_adapted_model_keeps_its_other_weights") {
     model.config.image_stored = 9;
     const TempFolder folder;
     save_model(folder.str() + "/m.gguf", model);
-    const ModelFile again = adapt_vit(load_model(folder.str() + "/m.gguf"), 16, 3, 2);
+    const ModelFile again =
+        adapt_vit(load_model(folder.str() + "/m.gguf"), {.image = 16, .classes = 3}, 2);
     CHECK(again.config.n_positions() == 17);
     CHECK(again.config.class_names.empty());
     CHECK(again.config.image_stored == 0);
@@ -194,7 +206,9 @@ TEST_CASE("an_adapted_model_keeps_its_other_weights") {
     REQUIRE(now.size() == 17 * 32);
     CHECK(std::equal(was.begin(), was.begin() + 32, now.begin()));  // the class token's
     CHECK(again.at("v.cls.weight").data.size() == 3 * 32);
-    CHECK(error_has([&] { adapt_vit(empty_model(small_vit()), 10, 0, 1); }, "does not divide"));
+    CHECK(
+        error_has([&] { adapt_vit(empty_model(small_vit()), {.image = 10}, 1); }, "does not divide")
+    );
 }
 
 TEST_CASE("a_slow_host_gets_as_many_pictures_and_depth_factors_as_it_asks_for") {

@@ -154,12 +154,12 @@ TEST_CASE("a_shuffle_visits_every_picture_once", "[images]") {
     // the own weight under mixup is the larger one, different in every step
     std::set<float> shares;
     for (uint64_t step = 0; step < 100; ++step) {
-        const float share = mixup_share(0.2f, 1, step, "h");
+        const float share = mix_of({.mixup = 0.2f}, {.size = 8}, 1, step, "h").share;
         REQUIRE((share >= 0.5f && share <= 1.0f));
         shares.insert(share);
     }
     CHECK(shares.size() > 50);
-    CHECK(mixup_share(0.0f, 1, 2, "h") == 1.0f);
+    CHECK(mix_of({}, {.size = 8}, 1, 2, "h").share == 1.0f);
 }
 
 TEST_CASE("a_batch_depends_on_seed_step_and_host_only", "[images]") {

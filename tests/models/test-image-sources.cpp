@@ -260,12 +260,12 @@ TEST_CASE("a_page_shows_the_worst_mistakes", "[images]") {
         );
     }
     const std::string html = (folder.path / "mistakes.html").string();
-    write_mistake_page(html, mistakes);
+    write_mistake_page(html, "Title", "", mistakes);
     std::string why;
     const auto  page = read_picture_file(html, 1 << 24, why);
     REQUIRE(page);
     const std::string text(page->begin(), page->end());
     CHECK((has_text(text, "cat/&lt;10&gt;.jpg") && has_text(text, "90 %")));
     CHECK(has_text(text, "src=\"data:image/png;base64,iVBORw0KGgo"));  // a PNG's first bytes
-    CHECK_THROWS_AS(write_mistake_page("/nonexistent/x.html", mistakes), Error);
+    CHECK_THROWS_AS(write_mistake_page("/nonexistent/x.html", "Title", "", mistakes), Error);
 }

@@ -39,11 +39,12 @@ private:
 
     GraphOptions options(int64_t B) const {
         return {
-            .B          = B,
-            .T          = file.config.n_positions(),
-            .image_size = file.config.image_size,
-            .channels   = file.config.channels,
-            .goal       = GraphOptions::Goal::logits};
+            .B           = B,
+            .T           = file.config.n_positions(),
+            .image_size  = file.config.image_size,
+            .image_width = file.config.image_width,
+            .channels    = file.config.channels,
+            .goal        = GraphOptions::Goal::logits};
     }
 
     Transformer & fill() {

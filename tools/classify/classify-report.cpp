@@ -10,8 +10,6 @@ namespace gt {
 
 namespace {
 
-using Matrix = std::vector<std::vector<int64_t>>;  // [true class][answer]
-
 template <class List, class Text>
 std::string joined(const List & list, const char * between, Text && text) {
     std::string out;
@@ -30,7 +28,7 @@ Json array_of(const std::vector<T> & values) {
     return out;
 }
 
-std::string matrix_text(const Matrix & matrix, const std::vector<std::string> & names) {
+std::string matrix_text(const Confusion & matrix, const std::vector<std::string> & names) {
     std::string text = format("\nconfusion: a row per class, a column per answer\n%-16s", "");
     for (const std::string & name : names) {
         text += format("%7s", name.substr(0, 6).c_str());
@@ -44,7 +42,7 @@ std::string matrix_text(const Matrix & matrix, const std::vector<std::string> & 
     return text + "\n";
 }
 
-std::string confusions_text(const Matrix & matrix, const std::vector<std::string> & names) {
+std::string confusions_text(const Confusion & matrix, const std::vector<std::string> & names) {
     struct Pair {
         int64_t n;
         size_t  is, answer;
@@ -103,10 +101,7 @@ std::string report_text(
     const std::vector<std::string> & names,
     bool                             json
 ) {
-    Matrix matrix(names.size(), std::vector<int64_t>(names.size()));
-    for (const Answer & answer : evaluation.answers) {
-        ++matrix[static_cast<size_t>(answer.label)][static_cast<size_t>(answer.predicted)];
-    }
+    const Confusion matrix = confusion_of(evaluation, names.size());
     if (json) {
         Json rows = Json::array();
         for (const std::vector<int64_t> & row : matrix) {

@@ -14,6 +14,9 @@ find_library(GT_DNNL_LIB dnnl)
 # optional: a hub asks the router to forward its port
 find_library(GT_NATPMP_LIB natpmp)
 find_library(GT_MINIUPNPC_LIB miniupnpc)
+# optional: export writes ONNX
+find_library(GT_ONNX_LIB onnx_proto)
+find_package(Protobuf QUIET)
 
 set(GT_MISSING "")
 foreach(pair "OPENSSL_FOUND:libssl-dev" "CURL_FOUND:libcurl4-openssl-dev" "ZLIB_FOUND:zlib1g-dev"

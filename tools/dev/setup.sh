@@ -26,7 +26,8 @@ gt_install() {
 
 # what the programs and the unit tests need
 GT_PACKAGES="g++ cmake ninja-build pkg-config python3-pip ca-certificates libcurl4-openssl-dev libssl-dev
-             libsodium-dev zlib1g-dev libstb-dev libdnnl-dev libnatpmp-dev libminiupnpc-dev catch2"
+             libsodium-dev zlib1g-dev libstb-dev libdnnl-dev libnatpmp-dev libminiupnpc-dev libonnx-dev
+             libprotobuf-dev catch2"
 
 # what tools/check.sh needs besides: fuzzers, data sets, network namespaces, a browser, a terminal
 GT_TEST_PACKAGES="python3-venv clang clang-tidy libclang-rt-dev bible-kjv dataset-fashion-mnist iproute2 procps curl git chromium tmux man-db zsh"

@@ -96,9 +96,13 @@ double gradient_seconds(
     const bool          images = takes_images(config);
     StepGraph           graph(
                   backend, *graph_model,
-                  {.B = 1, .T = T, .image_size = config.image_size, .channels = config.channels}
+                  {.B           = 1,
+                   .T           = T,
+                   .image_size  = config.image_size,
+                   .image_width = config.image_width,
+                   .channels    = config.channels}
               );
-    const int64_t pixels = config.image_size * config.image_size * config.channels;
+    const int64_t pixels = config.width() * config.image_size * config.channels;
     const Batch   batch{
           .n_samples = 1,
           .tokens    = std::vector<int32_t>(images ? 0 : T),

@@ -30,16 +30,17 @@ MemoryPlan::activations(const ModelConfig & whole, int64_t n_blocks, const RunPl
     const auto    bytes = [&](int64_t B) {
         const StepGraph graph(
                backend, *model,
-               {.B          = B,
-                .T          = plan.T,
-                .image_size = config.image_size,
-                .channels   = config.channels,
-                .form       = form_of(plan),
-                .recompute  = plan.recompute ? Recompute::all : Recompute::cheap,
-                .mixup      = plan.mixup,
-                .depth      = plan.depth,
-                .packed     = plan.packed,
-                .dropout    = plan.dropout}
+               {.B           = B,
+                .T           = plan.T,
+                .image_size  = config.image_size,
+                .image_width = config.image_width,
+                .channels    = config.channels,
+                .form        = form_of(plan),
+                .recompute   = plan.recompute ? Recompute::all : Recompute::cheap,
+                .mixup       = plan.mixup,
+                .depth       = plan.depth,
+                .packed      = plan.packed,
+                .dropout     = plan.dropout}
            );
         return static_cast<double>(graph.activation_bytes());
     };

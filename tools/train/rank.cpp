@@ -1,24 +1,32 @@
 #include "tools/train/rank.h"
 
 #include "comm/local/check-ranks.h"
+#include "ggml-train/evaluator.h"
 #include "ggml-train/graph/compute.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <thread>
 
 namespace gt {
 
 WholeWeights::WholeWeights(const HostState & state) {
+    std::map<std::string, const HostTensor *> others;
+    for (const HostTensor & tensor : state.tensors) {
+        others[tensor.name] = &tensor;
+    }
     for (const HostTensor & weight : state.weights) {
-        const Floats & first = weight.pieces[0].copies[0];
-        if (weight.pieces.size() == 1 && !first.device) {
+        const auto         average = others.find(kAveragePrefix + weight.name);
+        const HostTensor & chosen  = average == others.end() ? weight : *average->second;
+        const Floats &     first   = chosen.pieces[0].copies[0];
+        if (chosen.pieces.size() == 1 && !first.device) {
             views.push_back({weight.name, first.values});
             continue;
         }
         copies.emplace_back();
-        for (const HostTensor::Piece & piece : weight.pieces) {
+        for (const HostTensor::Piece & piece : chosen.pieces) {
             const HostView view = piece.view();
             copies.back().insert(copies.back().end(), view.values().begin(), view.values().end());
         }
@@ -144,6 +152,7 @@ void TrainRank::make_shards(const RunPlan & plan, const ModelConfig & config) {
     if (plan.shard == "full") {
         ModelConfig window = config;
         window.n_layer     = std::min(config.n_layer, kWindowBlocks);
+        window.n_frozen    = 0;  // every block passes through the window
         model_             = make_model(backend_, window, true);
         auto stream        = std::make_unique<Stream>(
             backend_, model_->weights(), shapes, rows, ranks_, has_kernels(optim_)
@@ -181,26 +190,41 @@ std::unique_ptr<StepRunner> TrainRank::make_graph(const GraphOptions & options) 
 
 void TrainRank::make_graphs(const RunPlan & plan, const ModelConfig & config) {
     GraphOptions options = {
-        .B          = plan.micro,
-        .T          = plan.T,
-        .image_size = config.image_size,
-        .channels   = config.channels,
-        .form       = form_of(plan),
-        .compute    = plan.compute == "bf16"  ? GGML_TYPE_BF16
-                      : plan.compute == "f16" ? GGML_TYPE_F16
-                                              : GGML_TYPE_F32,
-        .recompute  = plan.recompute ? Recompute::all : Recompute::cheap,
-        .smoothing  = plan.smoothing,
-        .mixup      = plan.mixup,
-        .depth      = plan.depth,
-        .packed     = plan.packed,
-        .dropout    = plan.dropout};
+        .B           = plan.micro,
+        .T           = plan.T,
+        .image_size  = config.image_size,
+        .image_width = config.image_width,
+        .channels    = config.channels,
+        .form        = form_of(plan),
+        .compute     = plan.compute == "bf16"  ? GGML_TYPE_BF16
+                       : plan.compute == "f16" ? GGML_TYPE_F16
+                                               : GGML_TYPE_F32,
+        .recompute   = plan.recompute ? Recompute::all : Recompute::cheap,
+        .smoothing   = plan.smoothing,
+        .mixup       = plan.mixup,
+        .depth       = plan.depth,
+        .packed      = plan.packed,
+        .dropout     = plan.dropout};
     graph_ = std::make_unique<WatchedGraph>(slowed(make_graph(options), plan.batch), watch_, true);
     options.goal      = plan.logits ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
     options.smoothing = 0.0f;
     options.mixup = options.depth = false;
     options.dropout               = 0.0f;
     eval_ = std::make_unique<WatchedGraph>(make_graph(options), watch_, false);
+}
+
+void TrainRank::swap_average() {
+    if (optim_.ema > 0.0f) {
+        optimizer_->swap_average();
+        shards_->share_weights();
+    }
+}
+
+Score TrainRank::validate(Data & data, bool last) {
+    swap_average();
+    const Score score = Evaluator(ranks_, *eval_).validate(data, last);
+    swap_average();
+    return score;
 }
 
 RankMemory TrainRank::memory() const {

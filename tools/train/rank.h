@@ -12,8 +12,8 @@
 
 namespace gt {
 
-// All weights of the host, each contiguous in host memory: sharded weights and those of devices are
-// copied.
+// All weights of the host, or their running averages (--ema), each contiguous in host memory: sharded weights and those
+// of devices are copied.
 struct WholeWeights {
     explicit WholeWeights(const HostState & state);
 
@@ -58,12 +58,16 @@ public:
 
     RankMemory memory() const;
 
+    // Collective. With the running average of the weights, if there is one.
+    Score validate(Data & data, bool last);
+
     // Collective. To be called after the weights were changed from outside.
     void share_weights() { shards_->share_weights(); }
 
 private:
     void                        make_shards(const RunPlan & plan, const ModelConfig & config);
     void                        load_weights(const ModelFile & model);
+    void                        swap_average();
     std::unique_ptr<StepRunner> make_graph(const GraphOptions & options);
     void                        make_graphs(const RunPlan & plan, const ModelConfig & config);
 

@@ -2,7 +2,6 @@
 
 #include "comm/status/page.h"
 #include "ggml-train/base/file.h"
-#include "ggml-train/evaluator.h"
 #include "ggml-train/run/checkpoint.h"
 #include "ggml-train/run/run-status.h"
 #include "ggml-train/run/step-log.h"
@@ -232,7 +231,7 @@ private:
 
     void validate(uint64_t step) {
         n_work_           = 0;
-        const Score score = Evaluator(ranks_, rank_.eval()).validate(data_, at_end());
+        const Score score = rank_.validate(data_, at_end());
         n_validation_     = n_work_;
         if (score.loss >= 0.0) {
             log_->eval(

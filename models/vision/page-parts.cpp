@@ -1,0 +1,202 @@
+#include "models/vision/page-parts.h"
+
+#include "ggml-train/base/base.h"
+#include "ggml-train/base/json.h"
+
+#include <algorithm>
+#include <fstream>
+
+namespace gt {
+
+std::string html_text(const std::string & text) {
+    std::string out;
+    for (const char c : text) {
+        switch (c) {
+            case '<':
+                out += "&lt;";
+                break;
+            case '>':
+                out += "&gt;";
+                break;
+            case '&':
+                out += "&amp;";
+                break;
+            case '"':
+                out += "&quot;";
+                break;
+            default:
+                out += c;
+        }
+    }
+    return out;
+}
+
+namespace {
+
+constexpr size_t kMaxTable = 40;  // classes
+constexpr double kWidth = 560, kHeight = 200, kLeft = 52, kBottom = 24;
+
+struct Point {
+    double step = 0, value = 0;
+};
+using Curve = std::vector<Point>;
+
+// At most n points, each the mean of its neighbors.
+Curve thinned(const Curve & curve, size_t n) {
+    if (curve.size() <= n) {
+        return curve;
+    }
+    Curve out;
+    for (size_t i = 0; i < n; ++i) {
+        const size_t begin = i * curve.size() / n, end = (i + 1) * curve.size() / n;
+        Point        mean;
+        for (size_t k = begin; k < end; ++k) {
+            mean.step += curve[k].step / double(end - begin);
+            mean.value += curve[k].value / double(end - begin);
+        }
+        out.push_back(mean);
+    }
+    return out;
+}
+
+// One diagram; a curve and its color and name each.
+struct Line {
+    const char * name;
+    const char * color;
+    Curve        curve;
+};
+std::string chart(const char * title, const std::vector<Line> & lines) {
+    double last = 1, low = 1e300, high = -1e300;
+    for (const Line & line : lines) {
+        for (const Point & p : line.curve) {
+            last = std::max(last, p.step);
+            low  = std::min(low, p.value);
+            high = std::max(high, p.value);
+        }
+    }
+    if (low > high) {
+        return "";
+    }
+    const double range = high > low ? high - low : 1.0;
+    const auto   x     = [&](double step) { return kLeft + (kWidth - kLeft - 8) * step / last; };
+    const auto   y     = [&](double value) {
+        return 8 + (kHeight - kBottom - 16) * (1 - (value - low) / range);
+    };
+    std::string svg = format(
+        "<figure class=\"chart\"><figcaption>%s</figcaption><svg viewBox=\"0 0 %g %g\" "
+        "width=\"%g\" "
+        "height=\"%g\" role=\"img\" aria-label=\"%s\">",
+        title, kWidth, kHeight, kWidth, kHeight, title
+    );
+    for (int i = 0; i <= 4; ++i) {
+        const double value = low + range * i / 4;
+        svg += format(
+            "<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/><text x=\"%g\" "
+            "y=\"%.1f\" text-anchor=\"end\">%.3g</text>",
+            kLeft, kWidth - 8, y(value), y(value), kLeft - 5, y(value) + 4, value
+        );
+    }
+    svg += format("<text x=\"%g\" y=\"%g\">0</text>", kLeft, kHeight - 6);
+    svg += format(
+        "<text x=\"%g\" y=\"%g\" text-anchor=\"end\">step %.0f</text>", kWidth - 8, kHeight - 6,
+        last
+    );
+    double legend = kLeft + 60;
+    for (const Line & line : lines) {
+        svg += format(
+            "<polyline fill=\"none\" stroke-width=\"1.5\" stroke=\"%s\" points=\"", line.color
+        );
+        for (const Point & p : thinned(line.curve, 300)) {
+            svg += format("%.1f,%.1f ", x(p.step), y(p.value));
+        }
+        svg += format(
+            "\"/><text x=\"%g\" y=\"%g\" fill=\"%s\">%s</text>", legend, kHeight - 6, line.color,
+            line.name
+        );
+        legend += 110;
+    }
+    return svg + "</svg></figure>\n";
+}
+
+std::string most_confused(const Confusion & matrix, const std::vector<std::string> & classes) {
+    struct Pair {
+        int64_t n;
+        size_t  is, answer;
+    };
+    std::vector<Pair> pairs;
+    for (size_t i = 0; i < matrix.size(); ++i) {
+        for (size_t k = 0; k < matrix.size(); ++k) {
+            if (i != k && matrix[i][k] > 0) {
+                pairs.push_back({matrix[i][k], i, k});
+            }
+        }
+    }
+    std::stable_sort(pairs.begin(), pairs.end(), [](const Pair & a, const Pair & b) {
+        return a.n > b.n;
+    });
+    pairs.resize(std::min<size_t>(40, pairs.size()));
+    std::string html = "<h2>Most frequent confusions</h2>\n<table>";
+    for (const Pair & pair : pairs) {
+        html += format("<tr><td>%lld</td><th>", static_cast<long long>(pair.n)) +
+                html_text(classes[pair.is]) + "</th><td>taken for</td><th>" +
+                html_text(classes[pair.answer]) + "</th></tr>\n";
+    }
+    return html + "</table>\n";
+}
+
+}  // namespace
+
+std::string confusion_html(const Confusion & matrix, const std::vector<std::string> & classes) {
+    if (classes.size() > kMaxTable) {
+        return most_confused(matrix, classes);
+    }
+    std::string html = "<h2>Confusion</h2>\n<p>A row per class, a column per answer.</p>\n"
+                       "<table class=\"matrix\"><tr><td></td>";
+    for (const std::string & name : classes) {
+        html += "<th class=\"turned\"><span>" + html_text(name) + "</span></th>";
+    }
+    html += "<th class=\"turned\"><span>right</span></th></tr>\n";
+    for (size_t i = 0; i < matrix.size(); ++i) {
+        int64_t all = 0;
+        for (const int64_t n : matrix[i]) {
+            all += n;
+        }
+        html += "<tr><th>" + html_text(classes[i]) + "</th>";
+        for (size_t k = 0; k < matrix[i].size(); ++k) {
+            const double share = double(matrix[i][k]) / double(std::max<int64_t>(1, all));
+            html += format(
+                "<td style=\"background:rgba(%s,%.2f)\">", i == k ? "40,130,70" : "200,40,40",
+                matrix[i][k] > 0 ? 0.08 + 0.7 * share : 0.0
+            );
+            html += matrix[i][k] > 0 ? std::to_string(matrix[i][k]) : "";
+            html += "</td>";
+        }
+        const double right = 100.0 * double(matrix[i][i]) / double(std::max<int64_t>(1, all));
+        html += format("<td>%.1f %%</td></tr>\n", right);
+    }
+    return html + "</table>\n";
+}
+
+std::string curves_html(const std::string & metrics) {
+    Curve         loss, validation, accuracy;
+    std::ifstream file(metrics);
+    for (std::string line; std::getline(file, line);) {
+        const auto json = Json::parse(line);
+        const auto step = json ? json->number("step") : std::nullopt;
+        if (!step) {
+            continue;
+        }
+        const auto add = [&](const char * key, double factor, Curve & curve) {
+            if (const auto value = json->number(key)) {
+                curve.push_back({*step, factor * *value});
+            }
+        };
+        add("loss", 1.0, loss);
+        add("val_loss", 1.0, validation);
+        add("accuracy", 100.0, accuracy);
+    }
+    return chart("Loss", {{"training", "#888", loss}, {"validation", "#06c", validation}}) +
+           chart("Accuracy, %", {{"validation", "#06c", accuracy}});
+}
+
+}  // namespace gt

@@ -1,0 +1,20 @@
+// models/vision/page-parts.h — parts of the HTML page at the end of a run: the confusion matrix, and the curves of the
+// run's log. No scripts, no other files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gt {
+
+std::string html_text(const std::string & text);  // with <, >, & and quotes escaped
+
+using Confusion = std::vector<std::vector<int64_t>>;  // [true class][answer]
+
+// A table; of more than 40 classes, the pairs that are confused most often.
+std::string confusion_html(const Confusion & matrix, const std::vector<std::string> & classes);
+
+// Loss and accuracy over the steps, from a metrics.jsonl; empty if it has none.
+std::string curves_html(const std::string & metrics);
+
+}  // namespace gt
