@@ -267,6 +267,7 @@ private:
     int finish() {
         status_.ended(at_end());
         write_page(plan_.out + "/status.html", status_);
+        log_->end();
         if (!at_end()) {
             log_->note(format(
                 "stopped after step %llu; saved as %s",
