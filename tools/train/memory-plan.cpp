@@ -100,6 +100,12 @@ static double memory_of(const RunPlan & plan) {
 }
 
 MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixed) {
+    if (fixed && plan.micro < plan.batch && plan.batch % plan.micro != 0) {
+        throw UsageError(format(
+            "--micro %lld does not divide the batch of %lld samples",
+            static_cast<long long>(plan.micro), static_cast<long long>(plan.batch)
+        ));
+    }
     const int64_t            most = divide_batch(plan.batch, plan.micro, plan.ranks);
     std::vector<std::string> shards{plan.shard};
     if (plan.shard == "auto") {
