@@ -9,7 +9,7 @@ namespace gt {
 class Presence {
 public:
     // `observe`: follows the rounds and never announces itself. `quiet`: without a commit for this long,
-    // and four paces, another process of our name is not heard.
+    // and four paces, another process of our name has ended.
     Presence(Store & store, const RunKeys & keys, std::string host, bool observe, Millis quiet);
 
     // Writes a hello record with a new incarnation number, higher than all before: it is part of
