@@ -85,7 +85,12 @@ void make_new(const HubFlags & flags) {
     hosts.key   = to_base64(new_secret());
     hosts.store = flags.store;
     hosts.hosts.push_back({.name = name, .address = flags.address});
-    hosts = parse_hosts(hosts_text(hosts), "--new");  // checks what was given
+    try {
+        hosts = parse_hosts(hosts_text(hosts), "--new");  // checks what was given
+    } catch (const Error & error) {
+        const std::string what = error.what();  // --new:LINE: what is wrong
+        throw UsageError(what.substr(what.find(": ") + 2));
+    }
     write_secret(
         flags.nodes, "# One line per machine: NAME ADDRESS|- [up=MBIT] [down=MBIT] [data=PATH].\n"
                      "# This file contains the key of the run: keep it secret.\n" +

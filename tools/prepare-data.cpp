@@ -74,7 +74,10 @@ int gt::prepare_data_main(Flags & flags, int argc, char ** argv) {
         documents(result.info.n_val_doc).c_str(), plural(result.n_files, "file").c_str()
     );
     if (result.n_skipped > 0) {
-        std::printf("skipped: %s, hidden or binary\n", plural(result.n_skipped, "file").c_str());
+        std::printf(
+            "skipped: %s, hidden, binary or a .gz of another\n",
+            plural(result.n_skipped, "file").c_str()
+        );
     }
     return 0;
 }

@@ -182,6 +182,9 @@ int gt::train_gpt_main(Flags & flags, int argc, char ** argv) {
         return 0;
     }
     f.model = model_or_hf(f.model, f.hf);
+    if (f.model.empty() && !f.data.empty() && f.data[0].ends_with(".gguf")) {
+        throw UsageError(f.data[0] + " is a model, not text; did you mean -m " + f.data[0] + "?");
+    }
     if (!f.hf.empty() && f.out.empty()) {
         f.out = fs::path(f.model).stem().string() + "-run";  // here, not in the cache
     }

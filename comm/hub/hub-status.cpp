@@ -14,7 +14,8 @@ namespace gt {
 
 static constexpr size_t kMetricsBytes = 16 << 20;
 static constexpr size_t kStepsKept    = 100;     // the time left is extrapolated from these
-static constexpr size_t kSilent_ms    = 60'000;  // then a host is gone
+static constexpr double kLate_ms      = 10'000;  // and two steps: then a host is late
+static constexpr double kGone_ms      = 60'000;  // and four: gone
 static constexpr size_t kMaxNames     = 32;      // of a line
 static constexpr size_t kMaxName      = 24;
 static constexpr size_t kMaxLine      = 1024;
@@ -133,26 +134,39 @@ void HubStatus::note_step(uint64_t step, uint64_t time_ms) {
     }
 }
 
-double HubStatus::seconds_left(uint64_t steps) const {
-    if (steps_.size() < 2 || steps <= steps_.back().first) {
-        return -1.0;
+double HubStatus::step_ms() const {
+    if (steps_.size() < 2) {
+        return 0.0;
     }
     const auto & [step, from] = steps_.front();
     const auto & [last, to]   = steps_.back();
-    return 1e-3 * double(to - from) / double(last - step) * double(steps - last);
+    return double(to - from) / double(last - step);
+}
+
+double HubStatus::seconds_left(uint64_t steps, uint64_t now) const {
+    if (steps_.size() < 2 || steps <= steps_.back().first) {
+        return -1.0;
+    }
+    const auto & [last, at] = steps_.back();
+    const bool is_going     = double(now) < double(at) + kGone_ms + 4.0 * step_ms();
+    return is_going ? 1e-3 * step_ms() * double(steps - last) : -1.0;
 }
 
 Json HubStatus::json_of(const std::string & name, const Host & host, uint64_t now) const {
-    const uint64_t silent = now - std::min(now, host.seen_ms);
-    const auto     latest = [&](const char * field) {
+    const double silent = double(now - std::min(now, host.seen_ms));
+    const auto   latest = [&](const char * field) {
         const auto it = host.latest.find(field);
         return it == host.latest.end() ? 0.0 : it->second;
     };
     Json json = Json::object();
     json.set("name", name)
         .set("us", false)
-        .set("state", silent > kSilent_ms ? "gone" : "training")
-        .set("age", 1e-3 * double(silent))
+        .set(
+            "state", silent > kGone_ms + 4.0 * step_ms()   ? "gone"
+                     : silent > kLate_ms + 2.0 * step_ms() ? "late"
+                                                           : "training"
+        )
+        .set("age", 1e-3 * silent)
         .set("step", uint64_t(latest("step")))
         .set("samples", uint64_t(latest("samples")))
         .set("units_s", latest("tokens_s"))
@@ -200,7 +214,7 @@ std::string HubStatus::json(const Facts & facts) const {
         .set("text", "waiting for the first step")
         .set("step", step)
         .set("steps", facts.steps)
-        .set("seconds_left", seconds_left(facts.steps))
+        .set("seconds_left", seconds_left(facts.steps, now))
         .set("hosts", hosts)
         .set("faults", faults)
         .text();

@@ -41,7 +41,8 @@ private:
     bool   add(const std::string & host, const std::string & line, uint64_t time_ms);
     void   load();
     void   note_step(uint64_t step, uint64_t time_ms);
-    double seconds_left(uint64_t steps) const;  // < 0: unknown
+    double step_ms() const;                                   // 0: unknown
+    double seconds_left(uint64_t steps, uint64_t now) const;  // < 0: unknown
     Json   json_of(const std::string & name, const Host & host, uint64_t now) const;
 
     mutable std::mutex          mutex_;

@@ -45,12 +45,14 @@ Progress::Progress(uint64_t step, StepLogOptions options) : options_(std::move(o
     start_ = mark_ = options_.seconds();
 }
 
-Progress::~Progress() {
+void Progress::end() {
+    const std::lock_guard lock(mutex_);
     if (n_shown_ > 0) {
         working_.clear();
         draw(true, 0.0);
         std::fputc('\n', options_.out);
         std::fflush(options_.out);
+        n_shown_ = 0;
     }
 }
 

@@ -56,7 +56,7 @@ class Progress {
 public:
     // step: updates done before this session.
     Progress(uint64_t step, StepLogOptions options);
-    ~Progress();  // leaves the line on the terminal
+    ~Progress() { end(); }
     Progress(const Progress &)             = delete;
     Progress & operator=(const Progress &) = delete;
 
@@ -66,8 +66,11 @@ public:
     // On a terminal: shows what is being done, such as "step 3: 2/8", if it takes long.
     void working(const std::string & what);
 
-    // Prints a line of text above the progress line.
+    // Prints a line of text above the progress line, or below it after its end.
     void note(const std::string & text);
+
+    // Leaves the line as it is on the terminal.
+    void end();
 
     // Excludes the time since the last step from the speed: it was not training. The time left
     // includes it.

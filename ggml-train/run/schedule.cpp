@@ -25,7 +25,11 @@ void Schedule::check() const {
 }
 
 int64_t Schedule::warmup_steps() const {
-    return warmup >= 0 ? std::min(warmup, steps) : std::min<int64_t>(steps / 50, 2000);
+    if (warmup >= 0) {
+        return std::min(warmup, steps);
+    }
+    const int64_t least = std::min<int64_t>(10, steps / 2);  // else the loss of short runs jumps
+    return std::clamp<int64_t>(steps / 50, least, 2000);
 }
 
 float Schedule::at(uint64_t step) const {

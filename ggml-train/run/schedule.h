@@ -10,7 +10,7 @@ struct Schedule {
     std::string kind      = "cosine";  // constant, linear, cosine, wsd
     float       lr        = 1e-3f;     // peak
     float       min_ratio = 0.1f;      // final rate / peak rate
-    int64_t     warmup    = -1;        // steps of linear increase; -1: steps / 50, at most 2000
+    int64_t     warmup    = -1;        // steps of linear increase; -1: see warmup_steps()
     int64_t     steps     = 1000;      // total; later steps keep the final rate
     float       decay     = 0.2f;      // wsd: fraction of the steps with linear decay
 
@@ -21,7 +21,9 @@ struct Schedule {
             "schedule", kind, "learning rate after the warmup",
             {"cosine", "linear", "wsd", "constant"}
         );
-        visit("warmup", warmup, "steps of linear warmup; -1: 2 % of all, at most 2000", {}, -1);
+        visit(
+            "warmup", warmup, "steps of linear warmup; -1: 2 % of all, but 10 to 2000 steps", {}, -1
+        );
         visit(
             "min-lr-ratio,min-lr", min_ratio, "final learning rate as a fraction of --lr", {}, 0, 1
         );
@@ -34,6 +36,7 @@ struct Schedule {
     // Throws an Error if a value is invalid.
     void check() const;
 
+    // Of a run of fewer than 20 steps, half.
     int64_t warmup_steps() const;
 
     // The rate of a step; the first step is 0. REQUIRES: check passed.

@@ -24,6 +24,7 @@ public:
     void        note(const std::string & text);
     void        working(const std::string & what);
     void        mark() { progress_.mark(); }
+    void        end() { progress_.end(); }
     std::string line() const { return progress_.line(); }
 
 private:

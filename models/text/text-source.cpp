@@ -45,7 +45,7 @@ static bool looks_binary(const TextFile & file) {
 }
 
 // A file that was named itself.
-static void refuse_binary(const TextFile & file) {
+static void refuse_other_kinds(const TextFile & file) {
     std::ifstream in(file.path, std::ios::binary);
     char          magic[8] = {};
     if (in.read(magic, 8) && std::memcmp(magic, "GTTOKENS", 8) == 0) {
@@ -53,6 +53,12 @@ static void refuse_binary(const TextFile & file) {
     }
     if (looks_binary(file)) {
         throw Error(file.path + " contains NUL bytes; it is no text in UTF-8");
+    }
+    if (file.path.ends_with(".json") && magic[0] == '[') {
+        throw Error(
+            file.path + " is a list of records; make one line of each: jq -c '.[]' " + file.path +
+            " > " + file.path + "l"
+        );
     }
 }
 
@@ -62,7 +68,7 @@ std::vector<TextFile> list_text_files(const std::vector<std::string> & paths, in
     for (const std::string & path : paths) {
         if (!fs::is_directory(path)) {
             files.push_back(describe_file(path));
-            refuse_binary(files.back());
+            refuse_other_kinds(files.back());
             continue;
         }
         std::vector<TextFile> found;
@@ -80,8 +86,10 @@ std::vector<TextFile> list_text_files(const std::vector<std::string> & paths, in
             if (!it->is_regular_file()) {
                 continue;
             }
-            TextFile file = describe_file(it->path());
-            if (hidden || looks_binary(file)) {
+            TextFile   file = describe_file(it->path());
+            const bool is_copy =
+                file.is_gz && fs::exists(file.path.substr(0, file.path.size() - 3));
+            if (hidden || is_copy || looks_binary(file)) {
                 ++skipped;
             } else {
                 found.push_back(std::move(file));

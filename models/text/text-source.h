@@ -14,8 +14,8 @@ struct TextFile {
     bool        is_jsonl = false, is_gz = false;
 };
 
-// All text files of the paths, sorted within each folder. Hidden and binary files in folders are
-// skipped and counted; a binary file that is named itself is an Error.
+// All text files of the paths, sorted within each folder. Hidden and binary files in folders, and a.gz
+// beside a, are skipped and counted; a binary file or a JSON list that is named itself is an Error.
 std::vector<TextFile>
 list_text_files(const std::vector<std::string> & paths, int * n_skipped = nullptr);
 

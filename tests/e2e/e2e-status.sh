@@ -59,6 +59,7 @@ import sys, urllib.request
 sys.exit(b"ben has sent nothing since step" not in urllib.request.urlopen(sys.argv[1] + "status.json").read())' "$page"; do sleep 0.3; done
 sleep 6  # the page tells the age of messages older than 5 s
 look killed "$page" 'ben has sent nothing since step [0-9]+' '>(late|gone), last message [0-9]+ (s|min) ago<'
+[ "$(grep -o '>4 of 4 samples<' killed.html | wc -l)" = 1 ] || fail "a killed host has a part of the batch"
 kill -INT $anna
 wait $anna || true
 look stopped "file://$work/anna-run/status.html" 'stopped after step [0-9]+ of 5000; run the same command to resume' 'data-host="ben"'

@@ -55,6 +55,15 @@ expect 0 "rate     4.00e-03, for new models" train -m gpt2.gguf --steps 2 --out 
 expect 0 "rate     4.00e-04, a tenth of that for new models, because gpt2-trained.gguf is trained already" \
     train -m gpt2-trained.gguf --data gpt2.tokens --steps 2 --out tenth
 grep -q "step 0: validation loss" out.txt || { cat out.txt; fail "no validation before the first step"; }
+# the loss of a short run does not jump (without a warm-up: from 4.29 to 6.90 at step 4)
+expect 0 "gpt2, 4 layers" "$bin/new-model" --preset gpt-tiny -o preset.gguf
+expect 0 "trained model" train -m preset.gguf --data text.txt --batch 8 --steps 20 --val 0 --rule adamw --out calm
+grep -o '"loss":[0-9.]*' calm/metrics.jsonl | cut -d: -f2 | awk 'NR > 1 && $1 > before + 0.3 { print before, $1; bad = 1 } { before = $1 } END { exit bad || NR != 20 }' ||
+    fail "the loss of a short run jumps"
+
+# a short run spends its time on training: one sample, few validations
+expect 0 "trained model" train -m gpt2.gguf --steps 20 --out brief
+[ "$(grep -c ": sample" out.txt)" = 1 ] && [ "$(grep -c "validation loss" out.txt)" -le 4 ] || { cat out.txt; fail "samples and validations of 20 steps"; }
 expect 0 "q8_0 weights, unpacked to F32" "$bin/new-model" --from gpt2-q8_0.gguf -o from.gguf
 expect 0 "trained model" train -m from.gguf --data text.txt --steps 2
 

@@ -101,6 +101,8 @@ expect 0 "trained model: kept4-trained.gguf" train -m s.gguf --data text.txt --s
 # all text counts, wherever it is named; what is no text is refused
 head -c 30000 text.txt >half.txt
 expect 0 "in 2 files" train -m s.gguf --data half.txt --data text.txt --steps 1 --out two-files
+grep -qE "^length +1 step of 128 tokens, [0-9.e-]+ passes" out.txt || { cat out.txt; fail "the passes over the text are not told"; }
+grep -qE "^run +two-files: checkpoints of .*, up to .* on disk, .* free" out.txt || { cat out.txt; fail "no forecast of the disk"; }
 expect 0 "in 2 files" train -m s.gguf half.txt text.txt --steps 1 --out two-named
 expect 1 "nowhere.txt" train -m s.gguf --data nowhere.txt --data text.txt --steps 1 --out none
 expect 1 "contains NUL bytes" train -m s.gguf s.gguf --steps 1 --out none
@@ -125,8 +127,10 @@ echo "the lord" >prompt.txt
 cmp by-prompt.txt by-file.txt || fail "generate -f reads another prompt"
 expect 2 "did you mean --batch?" "$bin/train-gpt" -m s.gguf --batsh 4
 expect 2 "--model is missing" "$bin/train-gpt" --data text.txt
+expect 2 "did you mean -m s.gguf?" "$bin/train-gpt" s.gguf text.txt
 expect 2 "expected one of cosine" train -m s.gguf --schedule sine
 expect 2 "--keep 0" train -m s.gguf --data text.txt --keep 0
+expect 2 "--micro 3 does not divide the batch of 7 samples" train -m s.gguf --data text.txt --batch 7 --micro 3 --out none
 expect 2 "--micro -1" train -m s.gguf --data text.txt --micro -1
 expect 2 "--context -8" train -m s.gguf --data text.txt --context -8
 expect 2 "" train -m s.gguf --steps many

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 
 using namespace gt;
 
@@ -41,7 +42,13 @@ TEST_CASE("schedules_have_their_textbook_values") {
     CHECK(s.at(99) == Approx(0.275));
     CHECK(s.at(110) == Approx(0.05));
     s.warmup = -1;
-    CHECK(s.warmup_steps() == 2);
+    const std::map<int64_t, int64_t> usual{{1, 0},    {2, 1},    {10, 5},        {20, 10},
+                                           {110, 10}, {600, 12}, {200'000, 2000}};
+    for (const auto & [steps, warmup] : usual) {
+        s.steps = steps;
+        CHECK(s.warmup_steps() == warmup);
+    }
+    s.steps  = 110;
     s.warmup = 0;
     CHECK(s.at(0) == 0.5f);
 }

@@ -271,6 +271,17 @@ TEST_CASE("a_terminal_gets_one_line_redrawn_others_plain_lines") {
         text, ContainsSubstring("\r\033[K25/100 25% | loss") && ContainsSubstring("\r\033[Khello\n")
     );
 
+    Fixture e;
+    {
+        StepLog log(e.dir.path(), 0, e.options(1));
+        e.run(log, 1, 25);
+        log.end();
+        log.note("trained model: x.gguf");
+    }
+    text = e.text();
+    CHECK(text.substr(text.rfind('\r') + 1).starts_with("\033[K25/100 25% | loss"));
+    CHECK(text.ends_with("\ntrained model: x.gguf\n"));
+
     Fixture g;
     {
         StepLog log(g.dir.path(), 0, g.options(0));

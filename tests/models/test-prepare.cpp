@@ -55,10 +55,11 @@ TEST_CASE("documents_are_read_from_text_jsonl_gzip_and_folders") {
     );
     write_gz(dir / "d/sub/z.jsonl.gz", "{\"text\":\"three\"}\n");
     write_gz(dir / "d/z.txt.gz", big);
+    write_gz(dir / "d/b.txt.gz", big);  // the same text as b.txt
     int        n_skipped = 0;
     const auto files     = list_text_files({dir / "d"}, &n_skipped);
     CHECK(files.size() == 5);
-    CHECK(n_skipped == 2);
+    CHECK(n_skipped == 3);
     CHECK(
         documents({dir / "d"}) ==
         std::vector<std::string>{"first", big, "one\nA", "été", "three", big}
@@ -106,6 +107,11 @@ TEST_CASE("an_error_names_file_and_line_of_unreadable_text") {
     CHECK_THAT(
         error_of([&] { documents({dir / "none.txt"}); }),
         ContainsSubstring("none.txt: No such file")
+    );
+    write_text(dir / "alpaca.json", "[\n{\"instruction\": \"x\", \"output\": \"y\"}\n]\n");
+    CHECK_THAT(
+        error_of([&] { documents({dir / "alpaca.json"}); }),
+        ContainsSubstring("jq -c '.[]' ") && ContainsSubstring("alpaca.jsonl")
     );
     std::filesystem::create_directories(dir / "empty");
     CHECK_THAT(error_of([&] { documents({dir / "empty"}); }), ContainsSubstring("no text files"));

@@ -139,6 +139,12 @@ try_memory(const RunPlan & plan, const ModelConfig & config, bool fixed, double 
 }
 
 MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixed) {
+    if (fixed && plan.micro < plan.batch && plan.batch % plan.micro != 0) {
+        throw UsageError(format(
+            "--micro %lld does not divide the batch of %lld samples",
+            static_cast<long long>(plan.micro), static_cast<long long>(plan.batch)
+        ));
+    }
     const double memory = memory_of(plan);
     Trial        trial  = try_memory(plan, config, fixed, memory);
     if (!trial.fits && !plan.recompute) {

@@ -271,12 +271,12 @@ private:
     int finish() {
         status_.ended(at_end());
         write_page(plan_.out + "/status.html", status_);
+        log_->end();
         if (!at_end()) {
             log_->note(format(
-                "stopped after step %llu; saved as %s",
+                "stopped after step %llu; saved as %s\nrun the same command to resume",
                 static_cast<unsigned long long>(trainer().step()), save().c_str()
             ));
-            log_->note("run the same command to resume");
             return 130;
         }
         if (!plan_.owns_export && std::filesystem::exists(plan_.export_to)) {

@@ -69,9 +69,9 @@ private:
         text += cached_.n_files > 0 ? plural(cached_.n_files, "file")
                                     : plural(static_cast<int64_t>(info.n_train_doc), "document");
         text += ", " + count_text(static_cast<double>(info.n_val)) + " to validate";
-        return text + (cached_.n_skipped > 0
-                           ? format("; %d hidden or binary files skipped", cached_.n_skipped)
-                           : "");
+        return text + (cached_.n_skipped > 0 ? "; skipped " + plural(cached_.n_skipped, "file") +
+                                                   ", hidden, binary or a .gz of another"
+                                             : "");
     }
 
     std::string       name_;
