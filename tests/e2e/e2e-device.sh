@@ -56,6 +56,21 @@ train $small --shard full --ranks 2 --portable --out s-cpu --export s-cpu.gguf >
 train $small --shard full --device fake:0,fake:1 --portable --out s-fake --export s-fake.gguf >/dev/null
 cmp s-cpu.gguf s-fake.gguf || fail "two devices and two CPU ranks with sharded weights differ"
 
+# an adapter for a quantized model: the losses of the CPU, whose weights are not rounded to F16; then resumed
+tiny llama l.gguf --heads 2 --kv-heads 1
+"$bin/export" l.gguf --type q8_0 -o base.gguf >/dev/null
+lora="-m base.gguf --lora 4 --data text.txt --eval-batches 1 --steps 6 --log-every 1 --save-every 3 --rule adamw --lr 1e-2"
+train $lora --out a-cpu --export a-cpu.gguf >/dev/null
+train $lora --portable --out a-portable --export x.gguf >/dev/null
+train $lora --device fake --out a-fake --export a-fake.gguf >out.txt 2>&1 || { cat out.txt; fail "an adapter on a device failed"; }
+grep -q "(copied to the device)" out.txt || { cat out.txt; fail "the summary does not say where the model is"; }
+close a-cpu a-portable 1e-5 6 0 || { paste <(losses a-cpu) <(losses a-portable); fail "an adapter in ggml's ops has other losses"; }
+close a-cpu a-fake 1e-3 6 0 || { paste <(losses a-cpu) <(losses a-fake); fail "an adapter on a device has other losses"; }
+rm a-fake/checkpoint-0000000006.gguf
+expect 0 "resuming after step 3" train $lora --device fake --out a-fake --export again.gguf
+cmp a-fake.gguf again.gguf || fail "a resumed adapter on a device ends differently"
+expect 1 "--lora-dropout works with the fused ops of the CPU" train $lora --lora-dropout 0.1 --device fake --out no
+
 # half precision follows F32: every loss within 1 %
 train $small --device fake --out f32 --export h.gguf >/dev/null
 for type in bf16 f16; do
@@ -78,7 +93,7 @@ for parts in v-whole v-parts; do
 done
 
 # errors are one line
-expect 1 "out of memory" train $small --device fake:0:1,fake:1:1 --shard none --micro 4 --out no
+expect 1 "out of memory" train $small --device fake:0:1,fake:1:1 --shard none --batch 32 --micro 16 --out no
 expect 1 "--device cuda: " train $small --device cuda:0,cuda:1 --out no
 [ "$(wc -l <out.txt)" = 1 ] || { cat out.txt; fail "no GPU: more than one line"; }
 expect 1 "no such backend, only cpu" train $small --device gpu --out no
