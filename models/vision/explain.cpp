@@ -106,10 +106,11 @@ Picture attention_picture(
     const int grow = std::max(1, 512 / std::max(W, H));
 
     // the grid of patches as a small picture, smoothed while it is enlarged
-    const float          top = *std::max_element(attention.begin(), attention.end());
+    const auto [low, high]     = std::minmax_element(attention.begin(), attention.end());
+    const float          range = std::max(*high - *low, 1e-12f);
     std::vector<uint8_t> grid;
     for (const float value : attention) {
-        grid.push_back(uint8_t(std::lround(255.0f * value / top)));
+        grid.push_back(uint8_t(std::lround(255.0f * (value - *low) / range)));
     }
     Picture heat;
     resize_picture(

@@ -11,7 +11,7 @@ namespace gt {
 std::vector<float>
 last_attention(const Backend & backend, Transformer & model, std::span<const float> pixels);
 
-// The picture as the model sees it, bright where the attention is high and dark where it is low, enlarged to
+// The picture as the model sees it, bright where it looks most and dark where it looks least, enlarged to
 // about 512 pixels. attention: of a grid of patches.
 Picture attention_picture(
     const ImageSpec &      spec,

@@ -66,6 +66,7 @@ static std::string base64(const Bytes & bytes) {
 
 static std::string mistakes_html(std::span<const Mistake> mistakes) {
     std::string html = "<h2>Worst mistakes</h2>\n";
+    html += mistakes.empty() ? "<p>None.</p>\n" : "";
     for (const Mistake & mistake : mistakes) {
         const Picture thumb = thumbnail(mistake.picture.view());
         html += "<figure class=\"mistake\"><img alt=\"\" src=\"data:image/png;base64," +

@@ -151,7 +151,7 @@ std::string confusion_html(const Confusion & matrix, const std::vector<std::stri
         return most_confused(matrix, classes);
     }
     std::string html = "<h2>Confusion</h2>\n<p>A row per class, a column per answer.</p>\n"
-                       "<table class=\"matrix\"><tr><td></td>";
+                       "<table class=\"matrix\"><tr><th></th>";
     for (const std::string & name : classes) {
         html += "<th class=\"turned\"><span>" + html_text(name) + "</span></th>";
     }

@@ -42,6 +42,9 @@ ModelFile some_vit(const std::string & pooling, bool norm_pooled) {
             tensor.data[i] += 1e-3f * static_cast<float>(i % 97);
         }
     }
+    if (c.pre_norm) {  // timm has none then
+        std::fill_n(model.at("v.patch_embd.bias").data.begin(), c.n_embd, 0.0f);
+    }
     return model;
 }
 
@@ -104,6 +107,20 @@ TEST_CASE("a_vit_written_for_timm_is_read_back_bit_for_bit") {
         save_timm(dir / "model.safetensors", model);
         check_equal(import_vit(dir / "model.safetensors", 0, 0, 1), model);
     }
+}
+
+TEST_CASE("a_bias_that_timm_does_not_have_becomes_part_of_the_positions") {
+    const Scratch dir;
+    ModelFile     model = some_vit("cls", false);
+    std::fill_n(model.at("v.patch_embd.bias").data.begin(), 24, 0.5f);
+    save_timm(dir / "model.safetensors", model);
+    const ModelFile made = import_vit(dir / "model.safetensors", 0, 0, 1);
+    const auto &    now  = made.at("v.position_embd.weight").data;
+    const auto &    was  = model.at("v.position_embd.weight").data;
+    CHECK(made.at("v.patch_embd.bias").data == std::vector<float>(24));
+    CHECK(now[0] == was[0]);  // the class token's
+    CHECK(now[24] == was[24] + 0.5f);
+    CHECK(now.back() == was.back() + 0.5f);
 }
 
 TEST_CASE("hugging_faces_names_are_those_of_timm") {

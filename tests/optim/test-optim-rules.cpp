@@ -182,39 +182,25 @@ TEST_CASE("every_option_of_the_optimizer_has_a_flag") {
     };
     o.visit(visit);
     // a new field does not compile here until it is added
-    const auto & [replicator, rule, sign, wire, chunk, top_k, rate, decay, every, seed, fragments, residual_decay, outer_lr, outer_momentum, restore_norm, weight_decay, decay_all, beta1, beta2, eps, muon_momentum, matrix, embedding, vector, clip_messages, overlap] =
+    const auto & [replicator, rule, sign, wire, chunk, top_k, rate, decay, every, seed, fragments, residual_decay, outer_lr, outer_momentum, restore_norm, weight_decay, decay_all, beta1, beta2, eps, muon_momentum, matrix, embedding, vector, clip_messages, overlap, ema] =
         o;
-    for (const void * field : std::initializer_list<const void *>{
-             &replicator,
-             &rule,
-             &sign,
-             &wire,
-             &chunk,
-             &top_k,
-             &rate,
-             &decay,
-             &every,
-             &seed,
-             &fragments,
-             &restore_norm,
-             &residual_decay,
-             &outer_lr,
-             &outer_momentum,
-             &weight_decay,
-             &decay_all,
-             &beta1,
-             &beta2,
-             &eps,
-             &muon_momentum,
-             &clip_messages,
-             &overlap,
-             &matrix.lr,
-             &matrix.weight_decay,
-             &embedding.lr,
-             &embedding.weight_decay,
-             &vector.lr,
-             &vector.weight_decay}) {
+    for (const void * field :
+         std::initializer_list<const void *>{&replicator,     &rule,
+                                             &sign,           &wire,
+                                             &chunk,          &top_k,
+                                             &rate,           &decay,
+                                             &every,          &seed,
+                                             &fragments,      &restore_norm,
+                                             &residual_decay, &outer_lr,
+                                             &outer_momentum, &weight_decay,
+                                             &decay_all,      &beta1,
+                                             &beta2,          &eps,
+                                             &muon_momentum,  &clip_messages,
+                                             &overlap,        &ema,
+                                             &matrix.lr,      &matrix.weight_decay,
+                                             &embedding.lr,   &embedding.weight_decay,
+                                             &vector.lr,      &vector.weight_decay}) {
         CHECK(visited.count(field) == 1);
     }
-    CHECK(visited.size() == 29);
+    CHECK(visited.size() == 30);
 }
