@@ -172,7 +172,7 @@ private:
     Tensor
     make_tensor(const TensorShape & shape, size_t size, const OptimOptions & options, Wire wire) {
         const ChunkGrid grid = chunk_grid(shape, parse_chunk(options.chunk));
-        const DemoPlan  plan(grid, options.top_k, wire);
+        const DemoPlan  plan(grid, values_per_chunk(options, grid.chunk_size()), wire);
         uint8_t *&      tables = tables_[{grid.side_rows, grid.side_cols}];
         if (tables == nullptr) {
             tables = static_cast<uint8_t *>(device_.alloc(plan.tables().size(), "DCT tables"));

@@ -5,6 +5,7 @@
 #include "optim/on-device.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace gt {
 
@@ -122,8 +123,11 @@ void check_options(const OptimOptions & o) {
             throw Error(name + (" " + text) + ": there are auto, on, off");
         }
     }
-    if (o.top_k < 1) {
-        throw Error("top-k must be at least 1");
+    if (o.top_k < 0) {
+        throw Error("top-k must not be negative");
+    }
+    if (!(o.density > 0.0f && o.density <= 1.0f)) {
+        throw Error("density must be above 0 and at most 1");
     }
     if (!(o.rate > 0.0f && o.rate <= 1.0f)) {
         throw Error("row-fraction must be above 0 and at most 1");
@@ -131,12 +135,20 @@ void check_options(const OptimOptions & o) {
     if (!(o.decay >= 0.0f && o.decay < 1.0f)) {
         throw Error("momentum-decay must be at least 0 and below 1");
     }
+    if (!(o.subtract >= 0.0f && o.subtract <= 1.0f)) {
+        throw Error("momentum-subtract must be at least 0 and at most 1");
+    }
     if (o.fragments > 1024) {
         throw Error("fragments must be at most 1024");
     }
     if (o.overlap && has_local_steps(o) && r.sends() && r.every * r.fragments < 2) {
         throw Error(o.replicator + " with overlap needs at least 2 steps per round");
     }
+}
+
+int64_t values_per_chunk(const OptimOptions & options, int64_t n) {
+    const double share = static_cast<double>(options.density) * static_cast<double>(n);
+    return std::clamp<int64_t>(options.top_k > 0 ? options.top_k : std::llround(share), 1, n);
 }
 
 uint64_t steps_per_round(const OptimOptions & options) {
@@ -151,14 +163,17 @@ uint64_t rounds_per_cycle(const OptimOptions & options) {
 // Digest of everything that determines the content of a message and its effect: hosts that train
 // together must have the same one.
 static uint64_t layout_digest(const OptimOptions & o, const Resolved & r, const Shapes & shapes) {
+    // 32: the former default, so that the digests of other replicators stay
     std::string text = format(
         "%s %s %s %lld %.9g %.9g %.9g %llu %llu %d %.9g %.9g %d %.9g %.9g %.9g %.9g %.9g %.9g %d",
-        r.replicator.name, r.rule.name, o.chunk.c_str(), static_cast<long long>(o.top_k), o.rate,
-        o.decay, o.residual_decay, static_cast<unsigned long long>(r.every),
-        static_cast<unsigned long long>(o.seed), r.sign, o.clip_messages, o.weight_decay,
-        o.decay_all, o.beta1, o.beta2, o.eps, o.muon_momentum, o.outer_lr, o.outer_momentum,
-        o.overlap
+        r.replicator.name, r.rule.name, o.chunk.c_str(),
+        static_cast<long long>(o.top_k > 0 ? o.top_k : 32), o.rate, o.decay, o.residual_decay,
+        static_cast<unsigned long long>(r.every), static_cast<unsigned long long>(o.seed), r.sign,
+        o.clip_messages, o.weight_decay, o.decay_all, o.beta1, o.beta2, o.eps, o.muon_momentum,
+        o.outer_lr, o.outer_momentum, o.overlap
     );
+    text += o.subtract != 1.0f ? format(" subtract %.9g", o.subtract) : "";
+    text += r.replicator.sparse && o.top_k == 0 ? format(" density %.9g", o.density) : "";
     text += r.restore_norm ? " restore-norm" : "";
     text += r.replicator.fragments > 0
                 ? format(" fragments %llu", static_cast<unsigned long long>(r.fragments))
@@ -215,7 +230,8 @@ make_layout(const OptimOptions & o, const Resolved & r, const Units & units) {
 
 bool has_kernels(const OptimOptions & o) {
     const Resolved r = resolve(o);
-    return has_local_steps(o) || (r.replicator.on_device != nullptr && r.wire != Wire::q1);
+    return has_local_steps(o) ||
+           (r.replicator.on_device != nullptr && r.wire != Wire::q1 && o.subtract == 1.0f);
 }
 
 static std::unique_ptr<Optimizer> make_plain(

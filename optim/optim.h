@@ -37,13 +37,15 @@ struct OptimOptions {
     std::string rule       = "auto";  // the replicator's default; see tables.cpp
     std::string sign       = "auto";  // on for sgd behind demo, random, striding, slicing
     std::string wire       = "auto";  // the replicator's default: the narrowest that keeps the loss
-    std::string chunk      = "64x64";  // rows x columns, or one number: flat chunks
-    int64_t     top_k      = 32;       // demo, sparseloco: values kept per chunk
-    float       rate       = 0.1f;     // random, striding, slicing: fraction of the rows sent
-    float       decay      = 0.95f;    // of the momentum, per step
-    uint64_t    every      = 0;        // steps per round; 0: the replicator's default
-    uint64_t    seed       = 0;        // random: of the choice of rows
-    uint64_t    fragments  = 0;        // loco: parts of the model that take turns; 0: its default
+    std::string chunk      = "64x64";     // rows x columns, or one number: flat chunks
+    float       density    = 1.0f / 128;  // demo, sparseloco: fraction of the values sent
+    int64_t     top_k      = 0;      // demo, sparseloco: values per chunk, as published; 0: density
+    float       rate       = 0.1f;   // random, striding, slicing: fraction of the rows sent
+    float       decay      = 0.95f;  // of the momentum, per step
+    float       subtract   = 1.0f;   // demo: fraction of what was sent that leaves the momentum
+    uint64_t    every      = 0;      // steps per round; 0: the replicator's default
+    uint64_t    seed       = 0;      // random: of the choice of rows
+    uint64_t    fragments  = 0;      // loco: parts of the model that take turns; 0: its default
 
     float       residual_decay = 0.95f;   // sparseloco: of the unsent remainder, per round
     float       outer_lr       = -1.0f;   // below 0: the replicator's default
@@ -91,10 +93,19 @@ struct OptimOptions {
             "overlap", overlap, "exchange a round while the next gradient is computed", {"0", "1"}
         );
         visit("chunk", chunk, "demo, sparseloco: chunk of a matrix (64x64) or flat tensor (4096)");
-        visit("top-k", top_k, "demo, sparseloco: values sent per chunk");
+        visit("density", density, "demo, sparseloco: fraction of the values sent", {}, 0, 1);
+        visit(
+            "top-k", top_k,
+            "demo, sparseloco: values sent per chunk, whatever its size; 0: by --density", {}, 0
+        );
         visit("row-fraction,rate", rate, "random, striding, slicing: fraction of the rows sent");
         visit("row-seed", seed, "random: seed of the choice of rows");
         visit("momentum-decay", decay, "demo, random, striding, slicing: momentum decay per step");
+        visit(
+            "momentum-subtract", subtract,
+            "demo: fraction of what was sent that leaves the momentum (second version: 0.2)", {}, 0,
+            1
+        );
         visit("sign-update,sign", sign, "apply only the sign of the update", {"auto", "on", "off"});
         visit(
             "clip-messages", clip_messages,
@@ -176,6 +187,9 @@ std::unique_ptr<Optimizer> make_optimizer(
     Workers &              workers,
     LocalGroup *           ranks = nullptr
 );
+
+// demo, sparseloco: the values sent of a chunk of n.
+int64_t values_per_chunk(const OptimOptions & options, int64_t n);
 
 // A tensor may be cut into shards at multiples of this number of rows (see ParamView).
 int64_t cut_rows(const OptimOptions & options, const ParamView & param);

@@ -33,7 +33,7 @@ struct Kind {
 class Chunked : public Replicator {
 public:
     Chunked(const OptimOptions & options, const Shapes & shapes, Wire wire, bool dct, Mean mean)
-        : wire_(wire), mean_(mean) {
+        : wire_(wire), mean_(mean), subtract_(dct ? options.subtract : 1.0f) {
         const ChunkTarget target = parse_chunk(options.chunk);
         for (const TensorShape & shape : shapes) {
             const ChunkGrid grid = chunk_grid(shape, target);
@@ -41,7 +41,7 @@ public:
             if (!kind.transform) {
                 kind.transform   = dct ? make_dct_transform(grid) : make_identity_transform(grid);
                 kind.n           = grid.chunk_size();
-                kind.k           = std::clamp<int64_t>(options.top_k, 1, kind.n);
+                kind.k           = values_per_chunk(options, kind.n);
                 kind.indices     = IndexCode(kind.n, kind.k);
                 kind.value_bytes = group_bytes(wire, Group::sparse, kind.k);
                 kind.bytes       = kind.value_bytes + kind.indices.bytes();
@@ -129,6 +129,7 @@ private:
 
     Wire                                   wire_;
     Mean                                   mean_;
+    float                                  subtract_;
     std::map<std::array<int64_t, 2>, Kind> kinds_;
     std::vector<Tensor>                    tensors_;
 };
@@ -165,9 +166,10 @@ void Chunked::extract(
             uint8_t * at = out + (first + b) * kind.bytes;
             encode_group(wire_, Group::sparse, value.data(), kind.k, at, sent.value.data());
             kind.indices.encode(sent.index.data(), at + kind.value_bytes);
-            // subtract the values receivers will decode, so that rounding errors stay in the momentum
+            // subtract the values receivers will decode, so that rounding errors stay in the momentum;
+            // or a fraction of them (DeMo's second version)
             for (int64_t i = 0; i < kind.k; ++i) {
-                m[sent.index[i]] = value[i] - sent.value[i];
+                m[sent.index[i]] = value[i] - subtract_ * sent.value[i];
             }
         }
     });
@@ -181,7 +183,7 @@ void Chunked::give_back(const Plan &, const Unit & unit, const uint8_t * bytes, 
     for (int64_t i = 0; i < total; ++i, bytes += kind.bytes, momentum += kind.n) {
         decode(kind, bytes, sent);
         for (int64_t j = 0; j < kind.k; ++j) {
-            momentum[sent.index[j]] = momentum[sent.index[j]] + sent.value[j];
+            momentum[sent.index[j]] = momentum[sent.index[j]] + subtract_ * sent.value[j];
         }
     }
 }

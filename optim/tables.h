@@ -39,6 +39,7 @@ struct ReplicatorRow {
     float outer_lr       = 0.7f;
     float outer_momentum = 0.9f;
     // properties
+    bool sparse               = false;  // sends the largest values of each chunk
     bool dense                = false;  // messages may be averaged in shares (wire/shares.h)
     bool subtract_missed_mean = true;   // see DecoupledOptions
     bool decays_residual      = false;  // local steps: residual_decay applies

@@ -51,7 +51,10 @@ struct PlanFlags {
             "fragments", optim.fragments,
             "loco: parts of the model that take turns; 0: 4, or more to fit --day-cap", {}, 0, 1024
         );
-        visit("top-k", optim.top_k, "demo, sparseloco: values sent per chunk", {}, 1);
+        visit("density", optim.density, "demo, sparseloco: fraction of the values sent", {}, 0, 1);
+        visit(
+            "top-k", optim.top_k, "demo, sparseloco: values sent per chunk; 0: by density", {}, 0
+        );
         visit(
             "row-fraction,rate", optim.rate, "random, striding, slicing: fraction of the rows sent",
             {}, 0, 1

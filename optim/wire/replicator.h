@@ -37,7 +37,7 @@ public:
         const Plan & plan, const Unit & unit, const Fold & fold, float * momentum, uint8_t * out
     ) const = 0;
 
-    // Adds the content of the bytes to the momentum. REQUIRES: they passed `check`.
+    // Adds to the momentum what extract subtracted for these bytes. REQUIRES: they passed `check`.
     virtual void give_back(
         const Plan & plan, const Unit & unit, const uint8_t * bytes, float * momentum
     ) const = 0;

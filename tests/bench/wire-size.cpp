@@ -29,7 +29,7 @@ static int64_t coefficients(const std::vector<ParamView> & params, const OptimOp
     int64_t total = 0;
     for (const ParamView & param : params) {
         const ChunkGrid grid = chunk_grid(shape_of(param), parse_chunk(options.chunk));
-        total += grid.n_chunks() * std::min<int64_t>(options.top_k, grid.chunk_size());
+        total += grid.n_chunks() * values_per_chunk(options, grid.chunk_size());
     }
     return total;
 }

@@ -190,3 +190,19 @@ TEST_CASE("joining_parts_that_do_not_fit_is_an_error") {
     CHECK_THROWS_AS(join_parts({}), Error);
     CHECK_FALSE(check_message(options, model.params(options), 0, parts[0]).empty());
 }
+
+TEST_CASE("a_prime_number_of_rows_sends_about_the_same_fraction_of_a_matrix") {
+    const auto bytes = [](int64_t rows, const OptimOptions & options) {
+        ParamView table{.name = "table", .kind = ParamKind::embedding};
+        table.ne[0] = 128;
+        table.ne[1] = rows;
+        return message_bytes(options, {table}, 0);
+    };
+    const OptimOptions by_density{.replicator = "demo"};
+    CHECK(bytes(256, by_density) == bytes(256, {.replicator = "demo", .top_k = 32}));
+    // chunks of 64 cannot send less than one value, with its own scale: 1 of 64 instead of 1 of 128
+    CHECK(bytes(257, by_density) < 8 * bytes(256, by_density));
+    CHECK(values_per_chunk(by_density, 64) == 1);
+    CHECK(values_per_chunk(by_density, 4096) == 32);
+    CHECK(values_per_chunk({.top_k = 32}, 64) == 32);
+}

@@ -18,8 +18,11 @@ static std::vector<Case> all_replicators(const Shapes & shapes, Wire wire) {
     const OptimOptions options{.top_k = 8, .rate = 0.3f, .seed = 5};
     OptimOptions       flat = options;
     flat.chunk              = "256";
+    OptimOptions fifth      = options;
+    fifth.subtract          = 0.2f;
     list.push_back({"demo", false, make_demo(options, shapes, wire)});
     list.push_back({"demo flat", false, make_demo(flat, shapes, wire)});
+    list.push_back({"demo, a fifth subtracted", false, make_demo(fifth, shapes, wire)});
     list.push_back({"sparseloco", false, make_top_k(options, shapes, wire)});
     list.push_back({"random", true, make_random(options, shapes, wire)});
     list.push_back({"striding", true, make_striding(options, shapes, wire)});

@@ -143,9 +143,11 @@ TEST_CASE("invalid_options_are_an_error") {
              {.sign = "yes"},
              {.wire = "fp8"},
              {.chunk = "x"},
-             {.top_k = 0},
+             {.density = 0.0f},
+             {.top_k = -1},
              {.rate = 0.0f},
-             {.decay = 1.0f}}) {
+             {.decay = 1.0f},
+             {.subtract = 1.5f}}) {
         CHECK_THROWS_AS(check_options(bad), Error);
     }
     CHECK_THROWS_AS(check_options({.replicator = "diloco", .every = 1, .overlap = true}), Error);
@@ -182,13 +184,14 @@ TEST_CASE("every_option_of_the_optimizer_has_a_flag") {
     };
     o.visit(visit);
     // a new field does not compile here until it is added
-    const auto & [replicator, rule, sign, wire, chunk, top_k, rate, decay, every, seed, fragments, residual_decay, outer_lr, outer_momentum, restore_norm, weight_decay, decay_all, beta1, beta2, eps, muon_momentum, matrix, embedding, vector, clip_messages, overlap, ema] =
+    const auto & [replicator, rule, sign, wire, chunk, density, top_k, rate, decay, subtract, every, seed, fragments, residual_decay, outer_lr, outer_momentum, restore_norm, weight_decay, decay_all, beta1, beta2, eps, muon_momentum, matrix, embedding, vector, clip_messages, overlap, ema] =
         o;
     for (const void * field :
          std::initializer_list<const void *>{&replicator,     &rule,
                                              &sign,           &wire,
-                                             &chunk,          &top_k,
-                                             &rate,           &decay,
+                                             &chunk,          &density,
+                                             &top_k,          &rate,
+                                             &decay,          &subtract,
                                              &every,          &seed,
                                              &fragments,      &restore_norm,
                                              &residual_decay, &outer_lr,
@@ -202,5 +205,5 @@ TEST_CASE("every_option_of_the_optimizer_has_a_flag") {
                                              &vector.lr,      &vector.weight_decay}) {
         CHECK(visited.count(field) == 1);
     }
-    CHECK(visited.size() == 30);
+    CHECK(visited.size() == 32);
 }
