@@ -125,8 +125,7 @@ private:
     std::unique_ptr<SequencerThread> thread_;
 };
 
-// Without a hub, one of the hosts is the sequencer: any of them where the store has a working atomic
-// create, else the first host of hosts.txt or one that the user appoints.
+// Without a hub, the hosts elect one of them as the sequencer.
 std::unique_ptr<Meeting> meet_at_store(
     const StoreKind &   kind,
     const Hosts &       hosts,
@@ -137,20 +136,23 @@ std::unique_ptr<Meeting> meet_at_store(
     if (options.observe) {
         return std::make_unique<StoreMeeting>(std::move(store), hosts.keys);
     }
+    if (!probe_atomic_create(*store, RunPaths(hosts.keys.run).probe())) {
+        throw Error(
+            hosts.store +
+            " can't create a value only if it is absent (a bucket: If-None-Match), so two hosts "
+            "could close one round differently; use a hub, a local folder, or a bucket of AWS, R2, "
+            "MinIO, Ceph or SeaweedFS"
+        );
+    }
     SequencerOptions order;
     order.name          = name;
     order.membership    = options.membership;
-    order.atomic        = probe_atomic_create(*store, RunPaths(hosts.keys.run).probe());
-    order.elected       = order.atomic && !options.take_over;
-    order.take_over     = options.take_over;
+    order.elected       = true;
     order.on_refusal    = options.log;
     order.presence_poll = kPresencePolls * kind.poll;
     order.early         = kind.early;
-    const bool is_first = !hosts.hosts.empty() && hosts.hosts.front().name == name;
-    auto       meeting  = std::make_unique<StoreMeeting>(std::move(store), hosts.keys);
-    if (order.elected || order.take_over || is_first) {
-        meeting->order(order, kind.poll);
-    }
+    auto meeting        = std::make_unique<StoreMeeting>(std::move(store), hosts.keys);
+    meeting->order(order, kind.poll);
     return meeting;
 }
 

@@ -29,7 +29,6 @@ const Commit * Chain::newest_commit() const {
 void Chain::start(uint64_t index, const Key32 & head, std::deque<ChainEntry> chain) {
     index_ = index;
     head_  = head;
-    epoch_ = chain.back().commit.epoch;
     last_.clear();
     ahead_.clear();
     for (ChainEntry & entry : chain) {
@@ -53,8 +52,8 @@ bool Chain::put_back() const {
 
 Chain::Read Chain::read(Millis wait) {
     auto next = log_.read(newest() + 1, 0, wait);
-    if (!next || next->commit.epoch < epoch_) {
-        return Read::none;  // a lower epoch: its writer has been replaced (no atomic create)
+    if (!next) {
+        return Read::none;
     }
     Read          result = Read::appended;
     const Key32 & before = ahead_.empty() ? head_ : ahead_.back().digest;
@@ -69,7 +68,6 @@ Chain::Read Chain::read(Millis wait) {
         ahead_.back() = std::move(*other);
         result        = Read::revised;
     }
-    epoch_ = next->commit.epoch;
     ahead_.push_back(std::move(*next));
     return result;
 }

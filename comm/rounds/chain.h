@@ -57,7 +57,6 @@ private:
     Key32                  head_{};     // its digest
     std::deque<ChainEntry> last_;       // the last ones applied; empty: a checkpoint was loaded
     std::deque<ChainEntry> ahead_;      // closed rounds, not applied yet
-    uint64_t               epoch_ = 0;
 };
 
 }  // namespace gt

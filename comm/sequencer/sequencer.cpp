@@ -18,7 +18,7 @@ Sequencer::Sequencer(Store & store, const RunKeys & keys, const SequencerOptions
       membership_(options.membership), retention_(store_, keys_) {
     GT_CHECK(valid_host_name(options_.name), "invalid name of a sequencer");
     leads_ = !options_.elected;
-    epoch_ = leads_ ? 1 : 0;  // an appointed sequencer needs no epoch record
+    epoch_ = leads_ ? 1 : 0;  // a hub needs no epoch record
 }
 
 bool Sequencer::poll(Time now) {
@@ -72,10 +72,6 @@ void Sequencer::load(Time now) {
     if (is_restored_ || (first > 0 && (complete == kNone || complete < first))) {
         membership_.restored();
     }
-    if (options_.take_over) {
-        ++epoch_;
-        options_.take_over = false;
-    }
     is_restored_ = false;
     moved_       = now;
     loaded_      = true;
@@ -120,7 +116,7 @@ void Sequencer::advance(const ChainEntry & entry, Time now) {
 
 // Takes a commit, ours or another writer's. A higher epoch than ours: we do not lead any more.
 void Sequencer::take(const ChainEntry & entry, Time now) {
-    if ((options_.elected || !options_.atomic) && entry.commit.epoch > epoch_) {
+    if (options_.elected && entry.commit.epoch > epoch_) {
         leads_ = false;
     }
     const auto & head = membership_.head();
@@ -358,9 +354,7 @@ bool Sequencer::close(Time now) {
         // An earlier put may have succeeded, or may still be under way: put only the same bytes.
         const auto there = log_.read(pending_index_, pending_revision_);
         if (!there) {
-            store_.put(
-                paths_.commit(pending_index_, pending_revision_), *pending_, options_.atomic
-            );
+            store_.put(paths_.commit(pending_index_, pending_revision_), *pending_, true);
         }
         const auto entry = there ? there : log_.read(pending_index_, pending_revision_);
         if (entry) {

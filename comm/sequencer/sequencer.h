@@ -2,8 +2,7 @@
 //
 // Safety does not depend on there being only one sequencer. A commit's key is created only if it is
 // absent: of several writers one wins, and the others read what it wrote. Each commit has the digest
-// of the one before. Where the store has no working atomic create, one writer is appointed (the
-// first host) until the user appoints another.
+// of the one before.
 // Epochs elect the sequencer: the creator of epoch record n leads until another host sees no commit
 // for some time and creates n + 1. Epochs never decrease along the chain.
 // Read next: membership.h (when a round closes), retention.h (garbage collection).
@@ -19,11 +18,9 @@
 namespace gt {
 
 struct SequencerOptions {
-    std::string name      = "hub";  // a valid host name
-    bool        elected   = false;  // one of several candidates: epoch records decide
-    bool        atomic    = true;   // the store has a working atomic create
-    bool        direct    = false;  // hosts may serve their messages themselves: held-copy.h
-    bool        take_over = false;  // appointed by the user: writes from now on, in a new epoch
+    std::string       name    = "hub";  // a valid host name
+    bool              elected = false;  // one of several candidates: epoch records decide
+    bool              direct  = false;  // hosts may serve their messages themselves: held-copy.h
     MembershipOptions membership;
     Millis            presence_poll{1000};  // how often presences are listed; see note()
     double            early = 0;  // looks for messages from this part of the pace on: reads cost

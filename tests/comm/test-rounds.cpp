@@ -9,35 +9,6 @@ static int n_seeds(int n) {
     return many ? std::atoi(many) : n;
 }
 
-// Its puts arrive some turns later than they return.
-class LateStore : public PlainStore {
-public:
-    explicit LateStore(Store & inner) : PlainStore(inner), inner_(inner) {}
-
-    bool put(const std::string & key, std::span<const uint8_t> value, bool) override {
-        late_.push_back({n_late, key, Bytes(value.begin(), value.end())});
-        return true;
-    }
-    void turn() {
-        for (Put & put : late_) {
-            if (put.turns-- == 0) {
-                inner_.put(put.key, put.value, false);
-            }
-        }
-        std::erase_if(late_, [](const Put & put) { return put.turns < 0; });
-    }
-    int n_late = 0;
-
-private:
-    struct Put {
-        int         turns;
-        std::string key;
-        Bytes       value;
-    };
-    Store &          inner_;
-    std::vector<Put> late_;
-};
-
 TEST_CASE("four_hosts_apply_the_same_rounds", "[rounds]") {
     const int  overlap = GENERATE(0, 1);
     const bool elected = GENERATE(false, true);
@@ -236,60 +207,6 @@ TEST_CASE("the_store_stays_small", "[rounds]") {
     world.run(Millis(40'000));
     CHECK(world.store().list("").size() < 2 * before);
     CHECK(world.hosts[0]->index() > 300);
-}
-
-TEST_CASE("hosts_that_applied_a_lost_commit_join_again_after_a_takeover", "[rounds][faults]") {
-    for (int seed = 1; seed <= n_seeds(4); ++seed) {
-        INFO("seed " << seed);
-        World world({.seed = uint64_t(seed), .n_hosts = 3});
-        world.ledger.is_strict = false;
-        world.hub_is_on        = false;
-        PlainStore       plain(world.store());
-        SequencerOptions options;
-        options.atomic        = false;
-        options.presence_poll = Millis(20);
-        options.membership    = Options().membership;
-        // Delays writes: a sequencer reads, and writes after another one has written.
-        LateStore late(plain), late_too(plain);
-        Sequencer first(late, world.keys(), options);
-        options.name      = "other";
-        options.take_over = true;
-        std::optional<Sequencer> second;
-        for (int i = 0; i < 3000; ++i) {
-            world.run(Millis(10));
-            const bool is_bad = i > 800 && i < 1000;
-            late.n_late       = is_bad ? int(random_bits(uint64_t(seed), uint64_t(i)) % 4) : 0;
-            late_too.n_late   = is_bad ? int(random_bits(uint64_t(seed), uint64_t(i), 1) % 4) : 0;
-            for (size_t h = 0; h < 3; ++h) {  // at different times
-                const uint64_t bits  = random_bits(uint64_t(seed), uint64_t(i) / 4, h + 7);
-                world.hosts[h]->hold = is_bad && bits % 2 == 0;
-            }
-            if (i == 800) {
-                CHECK(first.leads());
-                CHECK(world.hosts[0]->index() > 40);
-                second.emplace(late_too, world.keys(), options);
-            }
-            for (Sequencer * one : {&first, second ? &*second : nullptr}) {
-                try {
-                    if (one) {
-                        one->poll(world.now());
-                    }
-                } catch (const StoreError &) {
-                }
-            }
-            late.turn();
-            late_too.turn();
-        }
-        CHECK_FALSE(first.leads());
-        CHECK(second->leads());
-        CHECK(world.hosts[0]->index() > 120);
-        for (const auto & host : world.hosts) {
-            CHECK(host->index() + 2 > world.hosts[0]->index());
-            if (host->index() == world.hosts[0]->index()) {
-                CHECK(host->state() == world.hosts[0]->state());
-            }
-        }
-    }
 }
 
 TEST_CASE("a_host_that_applied_a_lost_commit_joins_again", "[rounds]") {

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -70,6 +71,11 @@ def home_links(lab, run, loss):
     finally:
         run.stop()
         subprocess.run([homenet, "down", net], env=env, stdout=subprocess.DEVNULL, check=True)
+
+
+def keeps(before, after):
+    """Whether the commits `after` contain those of `before`, but for the oldest: they are removed behind a checkpoint."""
+    return all(after.get(name) == value for name, value in before.items() if name >= min(after))
 
 
 class Lab:
@@ -200,6 +206,29 @@ class Run:
     def commits(self):
         """All commit records in the store: name -> bytes."""
         return self.values("commit")
+
+    def applied_commits(self):
+        """The commits that a host has applied: of those behind them, the hub may have lost what nobody had read."""
+        reached = max(self.step(name) for name in self.names)
+        return {name: value for name, value in self.commits().items() if int(name.split("-")[0]) < reached}
+
+    def replace_store(self, copy=None):
+        """Kills the hub, replaces its folder by nothing or a copy, and waits for rounds. Returns the commits of before that
+        hosts have put back."""
+        self.kill("hub")
+        before, reached = self.applied_commits(), max(self.step(name) for name in self.names)
+        for path in (self.folder / "store").iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if copy:
+            shutil.copytree(copy, self.folder / "store", dirs_exist_ok=True)
+        self.start_hub()
+        live = next(name for name in self.names if not self.ended(name))
+        self.wait_step(live, min(self.steps, reached + 3))
+        after = self.commits()
+        back = {name: value for name, value in before.items() if name in after}
+        check(keeps(before, after), "a round was replaced by another one")
+        check(max(before) in back or max(before) < min(after), "the last round that hosts applied was not put back")
+        return back
 
     def n_held(self):
         """Messages that were served by their senders and fetched by a second member."""

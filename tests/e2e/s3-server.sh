@@ -47,16 +47,20 @@ if [ $program = rclone ]; then
 else
     export S3_FILER=http://127.0.0.1:8888
     cat >"$data/keys.json" <<END
-{"identities": [{"name": "run", "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-  "credentials": [{"accessKey": "$AWS_ACCESS_KEY_ID", "secretKey": "$AWS_SECRET_ACCESS_KEY"}]}]}
+{"identities": [
+  {"name": "admin", "actions": ["Admin"], "credentials": [{"accessKey": "AKIDADMIN", "secretKey": "$AWS_SECRET_ACCESS_KEY"}]},
+  {"name": "run", "actions": ["Read", "Write", "List", "Tagging"],
+   "credentials": [{"accessKey": "$AWS_ACCESS_KEY_ID", "secretKey": "$AWS_SECRET_ACCESS_KEY"}]}]}
 END
     HOME=$data "$server_program" server -dir="$data" -ip=127.0.0.1 -ip.bind=127.0.0.1 -master.telemetry=false \
         -master.volumeSizeLimitMB=64 -volume.max=20 -filer -s3 -s3.port="$port" -s3.config="$data/keys.json" >"$data/log" 2>&1 &
 fi
 server=$!
-trap 'kill $server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -rf "$data"' EXIT
+trap 'kill -KILL $server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -rf "$data"' EXIT
+admin=$AWS_ACCESS_KEY_ID  # only an administrator of SeaweedFS creates buckets, then by any put
+[ $program = rclone ] || admin=AKIDADMIN
 make_bucket() {
-    curl -sf -o /dev/null --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
+    curl -sf -o /dev/null --aws-sigv4 aws:amz:us-east-1:s3 --user "$admin:$AWS_SECRET_ACCESS_KEY" \
         -X PUT "$AWS_ENDPOINT_URL/$1"
 }
 until make_bucket runs; do

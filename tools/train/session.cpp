@@ -48,7 +48,6 @@ Session::Session(const NodesFlags & flags)
     hosts_ = flags.join.empty() ? read_hosts(flags.nodes) : parse_invite(read_invite(flags.join));
     MeetOptions options;
     options.hub_path                    = flags.hub_path.empty() ? "hub-store" : flags.hub_path;
-    options.take_over                   = flags.take_over;
     options.log                         = [this](const std::string & text) { log_.line(text); };
     options.stop                        = Interrupt::asked;
     options.congestion                  = flags.tcp;

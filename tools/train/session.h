@@ -20,7 +20,6 @@ struct NodesFlags {
     double      day_cap          = 0.0;
     int         min_hosts        = 1;
     uint64_t    checkpoint_every = 0;
-    bool        take_over        = false;
 
     template <class Visit>
     void visit(Visit && visit) {
@@ -45,7 +44,6 @@ struct NodesFlags {
             "rounds between shared checkpoints; 0: by their size", {}, 0
         );
         visit("hub-path", hub_path, "folder of the hub, if it runs here; default: hub-store");
-        visit("take-over", take_over, "order the rounds on this host, because the old one is gone");
     }
 
     bool alone() const { return nodes.empty() && join.empty(); }

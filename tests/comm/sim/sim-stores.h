@@ -1,4 +1,4 @@
-// tests/comm/sim/sim-stores.h — stores of simulated hosts: one that crashes, one without atomic create.
+// tests/comm/sim/sim-stores.h — stores of simulated hosts: one that crashes, one that forwards.
 #pragma once
 
 #include "comm/store/store.h"
@@ -53,13 +53,13 @@ private:
     uint64_t n_ = 0;
 };
 
-// A store without atomic create, like three of five bucket servers: ignores if_absent.
-class PlainStore : public Store {
+// Forwards every call; tests override some.
+class ForwardingStore : public Store {
 public:
-    explicit PlainStore(Store & inner) : inner_(inner) {}
+    explicit ForwardingStore(Store & inner) : inner_(inner) {}
 
-    bool put(const std::string & key, std::span<const uint8_t> value, bool) override {
-        return inner_.put(key, value, false);
+    bool put(const std::string & key, std::span<const uint8_t> value, bool if_absent) override {
+        return inner_.put(key, value, if_absent);
     }
     std::optional<Bytes> get(const std::string & key, std::chrono::milliseconds wait) override {
         return inner_.get(key, wait);
