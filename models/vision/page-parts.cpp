@@ -155,7 +155,7 @@ std::string confusion_html(const Confusion & matrix, const std::vector<std::stri
     for (const std::string & name : classes) {
         html += "<th class=\"turned\"><span>" + html_text(name) + "</span></th>";
     }
-    html += "<th class=\"turned\"><span>right</span></th></tr>\n";
+    html += "<th class=\"turned\"><span>accuracy</span></th></tr>\n";
     for (size_t i = 0; i < matrix.size(); ++i) {
         int64_t all = 0;
         for (const int64_t n : matrix[i]) {
