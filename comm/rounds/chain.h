@@ -36,7 +36,7 @@ public:
     // Another commit is in the place of the last one applied.
     [[nodiscard]] bool is_replaced() const {
         const auto there = log_.read(index_);
-        return there && !log_.find(index_, head_);
+        return there && there->digest != head_ && !log_.find(index_, head_);
     }
 
     // Puts back the commits that we hold. False: others are in their place.

@@ -124,12 +124,14 @@ void Fetcher::put_missing(const Chain & chain, uint64_t floor) {
 }
 
 bool Fetcher::while_waiting(const Chain & chain, Fault & fault, Time now) {
-    // look twice in lost_after
+    // look when a round takes longer than usual: listing keys costs money in a bucket
     if (!waiting_since_) {
         waiting_since_ = now;
         looked_        = now;
     }
-    if (now - looked_ < options_.lost_after / 2) {
+    const Commit * newest = chain.newest_commit();
+    const Millis   usual(newest ? newest->pace_ms : 0);
+    if (now - looked_ < std::max(options_.lost_after / 2, usual)) {
         return false;
     }
     looked_ = now;

@@ -49,7 +49,7 @@ TEST_CASE("running_hosts_lose_no_round_with_the_store", "[rounds][lost]") {
     const int  overlap = GENERATE(0, 1);
     const bool elected = GENERATE(false, true);
     const bool is_copy = GENERATE(false, true);
-    for (uint64_t seed = 1; seed <= n_seeds(2); ++seed) {
+    for (uint64_t seed = 1; seed <= n_seeds(1); ++seed) {
         INFO(
             "seed " << seed << " overlap " << overlap << " elected " << elected << " copy "
                     << is_copy
@@ -77,7 +77,7 @@ TEST_CASE("restarted_hosts_continue_a_run_whose_store_is_lost", "[rounds][lost]"
     const int  overlap = GENERATE(0, 1);
     const bool elected = GENERATE(false, true);
     const bool is_copy = GENERATE(false, true);
-    for (uint64_t seed = 1; seed <= n_seeds(2); ++seed) {
+    for (uint64_t seed = 1; seed <= n_seeds(1); ++seed) {
         INFO(
             "seed " << seed << " overlap " << overlap << " elected " << elected << " copy "
                     << is_copy
@@ -106,7 +106,7 @@ TEST_CASE("restarted_hosts_continue_a_run_whose_store_is_lost", "[rounds][lost]"
 TEST_CASE("a_restarted_host_does_not_take_running_ones_back", "[rounds][lost]") {
     const int  overlap = GENERATE(0, 1);
     const bool is_new  = GENERATE(false, true);  // it has saved nothing, and begins the run again
-    for (uint64_t seed = 1; seed <= n_seeds(2); ++seed) {
+    for (uint64_t seed = 1; seed <= n_seeds(1); ++seed) {
         INFO("seed " << seed << " overlap " << overlap << " new " << is_new);
         World world({.seed = seed, .n_hosts = 3, .overlap = overlap});
         world.run(Millis(5'000));
@@ -130,7 +130,7 @@ TEST_CASE("a_restarted_host_does_not_take_running_ones_back", "[rounds][lost]") 
 TEST_CASE("crashes_while_a_lost_store_is_restored_lose_nothing", "[rounds][lost][faults]") {
     const int  overlap = GENERATE(0, 1);
     const bool elected = GENERATE(false, true);
-    for (uint64_t seed = 1; seed <= n_seeds(2); ++seed) {
+    for (uint64_t seed = 1; seed <= n_seeds(1); ++seed) {
         INFO("seed " << seed << " overlap " << overlap << " elected " << elected);
         World world(
             {.seed = seed, .overlap = overlap, .elected = elected, .p_crash = 0.001, .p_drop = 0.02}
