@@ -5,24 +5,16 @@
 
 namespace gt {
 
-constexpr uint64_t kMaxInFlight = 2;  // messages that a host has sent beyond the newest commit
+Presence::Presence(Store & store, const RunKeys & keys, std::string host, bool observe)
+    : store_(store), keys_(keys), paths_(keys.run), host_(std::move(host)), observe_(observe) {}
 
-Presence::Presence(
-    Store & store, const RunKeys & keys, std::string host, bool observe, Millis quiet
-)
-    : store_(store), keys_(keys), paths_(keys.run), host_(std::move(host)), observe_(observe),
-      quiet_(quiet) {}
-
-void Presence::announce(const Commit * newest, Time now) {
+void Presence::announce(const Commit * newest) {
     if (observe_) {
         return;
     }
     const CommitHost * me = newest ? newest->find(host_) : nullptr;
     if (me) {
         require_our_name(*me);
-        if (!is_name_free(*newest, *me, now)) {
-            return;
-        }
     }
     const uint64_t known   = me ? me->incarnation : 0;
     uint64_t       highest = std::max(incarnation_, known);
@@ -53,34 +45,6 @@ void Presence::require_our_name(const CommitHost & me) const {
             "its config folder"
         );
     }
-}
-
-// A member of our name that is not this process: the one before it, which was killed, or another that
-// runs, on a copy of this machine's key. Only the latter sends messages for rounds that open from now on.
-bool Presence::is_name_free(const Commit & newest, const CommitHost & me, Time now) {
-    if (!me.member || me.incarnation == incarnation_) {
-        return true;
-    }
-    if (!watch_ || watch_->incarnation != me.incarnation) {
-        if (store_.get(paths_.leave(host_, me.incarnation))) {
-            return true;
-        }
-        watch_ = {me.incarnation, newest.index, newest.index, now};
-    }
-    const uint64_t sent = watch_->first + kMaxInFlight;
-    if (me.last_listed != kNone && me.last_listed > sent) {
-        throw Error(
-            "'" + host_ +
-            "' is already training in this run, in another process with the same key; "
-            "choose another name with --name, or stop the other one"
-        );
-    }
-    if (newest.index != watch_->last) {
-        watch_->last  = newest.index;
-        watch_->moved = now;
-    }
-    return newest.index > sent ||
-           now - watch_->moved > std::max(quiet_, 4 * Millis(newest.pace_ms));
 }
 
 void Presence::leave() {

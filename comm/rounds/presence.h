@@ -8,14 +8,12 @@ namespace gt {
 
 class Presence {
 public:
-    // `observe`: follows the rounds and never announces itself. `quiet`: without a commit for this long,
-    // and four paces, another process of our name has ended.
-    Presence(Store & store, const RunKeys & keys, std::string host, bool observe, Millis quiet);
+    // `observe`: follows the rounds and never announces itself.
+    Presence(Store & store, const RunKeys & keys, std::string host, bool observe);
 
     // Writes a hello record with a new incarnation number, higher than all before: it is part of
-    // every key that we write. Does nothing while another process may be using our name; throws
-    // Error if one is.
-    void announce(const Commit * newest, Time now);
+    // every key that we write.
+    void announce(const Commit * newest);
     void leave();
 
     // Asks for a shared checkpoint of `index` or later.
@@ -45,28 +43,19 @@ public:
     [[nodiscard]] bool admit(const Commit & commit, bool is_newest);
 
 private:
-    struct Watch {
-        uint64_t incarnation, first,
-            last;  // first, last: the newest commit, at the beginning and now
-        Time moved;
-    };
-
     // Throws Error if the run has removed us, or knows another machine by our name.
     void require_our_name(const CommitHost & me) const;
-    bool is_name_free(const Commit & newest, const CommitHost & me, Time now);
 
     Store &                 store_;
     const RunKeys &         keys_;
     RunPaths                paths_;
     std::string             host_;
     bool                    observe_;
-    Millis                  quiet_;
     const Key32             nonce_        = new_secret();  // tells two processes of one name apart
     uint64_t                incarnation_  = 0;
     bool                    is_announced_ = false;
     bool                    is_admitted_  = false;
     std::optional<uint64_t> last_sent_;
-    std::optional<Watch>    watch_;  // over another process of our name
 };
 
 }  // namespace gt

@@ -23,7 +23,7 @@ RoundClient::RoundClient(
 )
     : keys_(keys), options_(options), upload_(std::move(upload)), paths_(keys.run),
       chain_(store, keys_), outbox_(options.host),
-      presence_(store, keys_, options.host, options.observe, options.quiet),
+      presence_(store, keys_, options.host, options.observe),
       fetcher_(
           store,
           keys_,
@@ -75,7 +75,7 @@ uint64_t RoundClient::n_behind(Time now) {
     }
     const Commit * newest = chain_.newest_commit();
     if (chain_.ahead().size() <= kNearRounds && !presence_.is_announced()) {
-        presence_.announce(newest, now);
+        presence_.announce(newest);
     }
     if (!settled_.empty() || fault_ != Fault::none) {
         return 1;
@@ -188,7 +188,7 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
     // read the next commit
     if (chain_.ahead().empty() && !look_ahead(wait) && fault_ == Fault::none) {
         if (!presence_.is_announced()) {
-            presence_.announce(chain_.newest_commit(), now);
+            presence_.announce(chain_.newest_commit());
         }
         is_lost_ = fetcher_.while_waiting(chain_, fault_, now) || is_lost_;
         restore();
@@ -240,7 +240,7 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
     }
     if (chain.empty()) {  // the run waits for hosts: be one of them
         if (!presence_.is_announced()) {
-            presence_.announce(nullptr, now);
+            presence_.announce(nullptr);
         }
         return std::nullopt;
     }
@@ -249,7 +249,7 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
     if (!head) {  // nothing to start from yet
         const Commit & newest = chain.back().commit;
         if (!presence_.is_announced() && newest.index == 0) {
-            presence_.announce(&newest, now);
+            presence_.announce(&newest);
         }
         return std::nullopt;
     }
@@ -276,7 +276,7 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
     }
     chain_.start(start.index, *head, std::move(chain));
     if (chain_.ahead().size() <= kNearRounds && !presence_.is_announced()) {
-        presence_.announce(chain_.newest_commit(), now);
+        presence_.announce(chain_.newest_commit());
     }
     return start;
 }

@@ -23,7 +23,6 @@ struct RoundClientOptions {
     std::string host;
     Millis      lost_after{20'000};   // report a listed message as lost after this time
     Millis      ask_timeout{60'000};  // for a newer checkpoint, while no round closes
-    Millis      quiet{5'000};         // see presence.h
     int         n_fetch = 4;          // messages fetched at the same time; 1: no threads
     bool        observe = false;      // follows the rounds, takes no part
 

@@ -44,11 +44,36 @@ std::string time_text(double seconds) {
     return s >= 60 ? format("%lldm%02llds", s / 60, s % 60) : format("%llds", s);
 }
 
+// Bytes of the UTF-8 character that begins there; 0: none does.
+static size_t character_length(const std::string & text, size_t at) {
+    const auto byte = [&](size_t i) {
+        return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
+    };
+    const unsigned first  = byte(0);
+    const size_t   length = first < 0x80                    ? 1
+                            : first >= 0xc2 && first < 0xe0 ? 2
+                            : first >= 0xe0 && first < 0xf0 ? 3
+                            : first >= 0xf0 && first < 0xf5 ? 4
+                                                            : 0;
+    for (size_t i = 1; i < length; ++i) {
+        if ((byte(i) & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    // overlong forms, surrogates, beyond U+10FFFF
+    const bool is_none = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0) ||
+                         (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90);
+    return is_none ? 0 : length;
+}
+
 std::string printable(const std::string & text) {
     std::string out;
-    for (const char c : text) {
-        const auto byte = static_cast<unsigned char>(c);
-        out += c == '\n' || c == '\t' || (byte >= 32 && byte != 127) ? c : '.';
+    for (size_t at = 0; at < text.size();) {
+        const size_t length = character_length(text, at);
+        const auto   byte   = static_cast<unsigned char>(text[at]);
+        const bool   shown  = byte == '\n' || byte == '\t' || (byte >= 32 && byte != 127);
+        out += length > 0 && shown ? text.substr(at, length) : ".";
+        at += std::max<size_t>(1, length);
     }
     return out;
 }

@@ -135,16 +135,17 @@ std::string marked_text(
     const std::string & begin,
     const std::string & end
 ) {
-    std::string text;
+    std::string text, part;  // a character may be divided between tokens
     bool        counts = false;
     for (size_t i = 0; i < chat.tokens.size(); ++i) {
         if (chat.counts[i] != counts) {
             counts = chat.counts[i];
-            text += counts ? begin : end;
+            text += printable(part) + (counts ? begin : end);
+            part.clear();
         }
-        text += printable(tokenizer.name(chat.tokens[i]));
+        part += tokenizer.name(chat.tokens[i]);
     }
-    return text + (counts ? end : "");
+    return text + printable(part) + (counts ? end : "");
 }
 
 }  // namespace gt

@@ -42,9 +42,9 @@ TEST_CASE("a_host_that_is_stopped_while_it_waits_saves_its_place_and_leaves", "[
         const std::string error = error_of([&] { (void) peers.join({}, true); });
         CHECK(error.find("stopped while waiting to join the run") != std::string::npos);
     }
-    Presence(*store, keys, "ben", false, Millis(1'000)).announce(nullptr, Time{});
+    Presence(*store, keys, "ben", false).announce(nullptr);
     CHECK_FALSE(sequencer.poll(now()));
-    Presence(*store, keys, "carl", false, Millis(1'000)).announce(nullptr, Time{});
+    Presence(*store, keys, "carl", false).announce(nullptr);
     CHECK(sequencer.poll(now()));
 
     // in a round that does not close: the message stays in flight
@@ -78,14 +78,14 @@ TEST_CASE("a_joining_host_notices_that_its_checkpoint_is_removed", "[net][rounds
     SequencerOptions order;
     order.presence_poll = Millis(0);
     Sequencer sequencer(*store, keys, order);
-    Presence  anna(*store, keys, "anna", false, Millis(1'000));
-    anna.announce(nullptr, Time{});
+    Presence  anna(*store, keys, "anna", false);
+    anna.announce(nullptr);
     REQUIRE(sequencer.poll(now()));  // orders the first checkpoint
     SliceWriter writer(*store, keys, {0, 0, "anna", 1}, 7, Bytes(100));
     while (writer.step()) {
     }
     anna.leave();
-    Presence(*store, keys, "ben", false, Millis(1'000)).announce(nullptr, Time{});
+    Presence(*store, keys, "ben", false).announce(nullptr);
     REQUIRE(sequencer.poll(now()));  // lists it
     StorePeersOptions options = options_of("carl");
     options.slice_timeout     = Millis(1'000);

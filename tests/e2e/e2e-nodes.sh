@@ -91,23 +91,6 @@ faults
 faults --overlap 1
 faults --overlap 1 --replicator diloco --every 5
 
-# a copy of ben's machine, with his key: refused while he trains; he keeps his name
-invite copy hub
-export GT_TEST_STEP_SECONDS=0.2
-host copy anna $run --steps 60
-a=$pid
-begun copy
-host copy ben -m "$work/s.gguf"
-b=$pid
-wait_for_step copy/ben/run 5 "$b"
-expect 1 "'ben' is already training in this run, in another process with the same key; choose another name with --name" \
-    train -m s.gguf --data text.txt --nodes copy/hosts.txt --name ben --out copy/other
-ended "$b" copy
-ended "$a" copy
-same copy anna ben
-unset GT_TEST_STEP_SECONDS
-echo "a copy of a host: refused"
-
 # a folder of a run alone is refused before other hosts can see anything of it
 mkdir mixed
 tiny gpt2 mixed/s.gguf

@@ -173,7 +173,6 @@ private:
                 .host        = name_,
                 .lost_after  = Millis(2000),
                 .ask_timeout = Millis(3000),
-                .quiet       = Millis(500),
                 .n_fetch     = 1},
             [this](const std::string & key, Bytes value, uint64_t index) {
                 uploads_.push_back({key, std::move(value), index});
