@@ -17,7 +17,7 @@ done >chats.jsonl
 # what counts is shown before the first step; several chats share a sample
 tiny llama chat.gguf --width 64 --layers 2 --context 128 --chat-template template.jinja
 expect 0 "user: Where is the ant?\\x~assistant: [[In the hill, at 0.\\x~]]" \
-    train -m chat.gguf chats.jsonl --val-fraction 0 --epochs 320 --batch 8 --lr 0.01 --temp 0
+    train -m chat.gguf chats.jsonl --val-fraction 0 --epochs 320 --batch 8 --lr 0.005 --temp 0
 grep -q "20 chats in 10 samples" out.txt || fail "chats were not packed: $(grep ^data out.txt)"
 grep -q "In the hill, at 0" out.txt || fail "samples do not go through the template"
 for i in "${!names[@]}"; do

@@ -93,12 +93,14 @@ public:
           chats_(read_chat_set(files, template_, tokenizer, val)) {}
 
     void describe(RunInput & in) const override {
-        constexpr int64_t kStepTokens = 8192;
+        // at least 16 steps a pass: few chats would teach nothing
+        constexpr int64_t kStepTokens = 8192, kSteps = 16;
         const ChatSamples samples(chats_.train, in.T);
         in.n_samples = samples.size();
-        in.batch  = std::clamp<int64_t>(kStepTokens / in.T, 1, std::max<int64_t>(1, in.n_samples));
-        in.epochs = 3.0;
-        in.packed = true;
+        in.batch =
+            std::clamp<int64_t>(kStepTokens / in.T, 1, std::max<int64_t>(1, in.n_samples / kSteps));
+        in.epochs    = 3.0;
+        in.packed    = true;
         in.data_text = summary(samples, in.T);
     }
 
