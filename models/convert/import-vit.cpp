@@ -115,7 +115,8 @@ private:
         c.pooling         = !has("cls_token")                                      ? "mean"
                             : c.norm_pooled || outside_.pooling.starts_with("avg") ? "avg"
                                                                                    : "cls";
-        const float usual = c.pre_norm ? 1e-5f : 1e-6f;  // of timm
+        const bool  clip  = outside_.name.find("clip") != std::string::npos;
+        const float usual = clip ? 1e-5f : 1e-6f;  // of timm
         c.norm_eps        = outside_.norm_eps > 0.0f ? outside_.norm_eps : usual;
         c.n_head = c.n_head_kv = n_heads(c);
         set_image_size(c);
