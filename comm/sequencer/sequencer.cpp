@@ -366,15 +366,6 @@ bool Sequencer::close(Time now) {
     if (!commit || (commit->index == 0 && look_for_settings())) {
         return false;  // the settings were read just now and may require more hosts
     }
-    // A put that was under way may have replaced our head since we read it: a commit behind the one
-    // that is gone would cut the chain.
-    if (const auto & head = membership_.head(); head && !options_.atomic) {
-        const auto there = log_.read(head->index, head->revision);
-        if (there && there->digest != membership_.head_digest()) {
-            take(*there, now);
-            return true;
-        }
-    }
     return write(std::move(*commit), now);
 }
 
