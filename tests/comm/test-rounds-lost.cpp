@@ -4,11 +4,6 @@
 using namespace gt;
 using namespace gt::sim;
 
-static uint64_t n_seeds(uint64_t n) {
-    const char * many = std::getenv("GT_SEEDS");
-    return many ? std::strtoull(many, nullptr, 10) : n;
-}
-
 using Values = std::map<std::string, Bytes>;
 
 static Values copy_of(Store & store) {

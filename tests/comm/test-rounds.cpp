@@ -4,11 +4,6 @@
 using namespace gt;
 using namespace gt::sim;
 
-static int n_seeds(int n) {
-    const char * many = std::getenv("GT_SEEDS");
-    return many ? std::atoi(many) : n;
-}
-
 TEST_CASE("four_hosts_apply_the_same_rounds", "[rounds]") {
     const int  overlap = GENERATE(0, 1);
     const bool elected = GENERATE(false, true);
@@ -24,7 +19,7 @@ TEST_CASE("four_hosts_apply_the_same_rounds", "[rounds]") {
 TEST_CASE("crashes_between_any_two_operations_lose_nothing", "[rounds][faults]") {
     const int  overlap = GENERATE(0, 1);
     const bool elected = GENERATE(false, true);
-    for (int seed = 1; seed <= n_seeds(6); ++seed) {
+    for (uint64_t seed = 1; seed <= n_seeds(6); ++seed) {
         INFO("seed " << seed << " overlap " << overlap << " elected " << elected);
         World world(
             {.seed = uint64_t(seed), .overlap = overlap, .elected = elected, .p_crash = 0.002}
@@ -39,7 +34,7 @@ TEST_CASE("crashes_between_any_two_operations_lose_nothing", "[rounds][faults]")
 TEST_CASE("a_bad_store_delays_but_never_divides", "[rounds][faults]") {
     const int  overlap = GENERATE(0, 1);
     const bool elected = GENERATE(false, true);
-    for (int seed = 1; seed <= n_seeds(6); ++seed) {
+    for (uint64_t seed = 1; seed <= n_seeds(6); ++seed) {
         INFO("seed " << seed << " overlap " << overlap << " elected " << elected);
         World world(
             {.seed      = uint64_t(seed),
@@ -57,7 +52,7 @@ TEST_CASE("a_bad_store_delays_but_never_divides", "[rounds][faults]") {
 }
 
 TEST_CASE("sequencers_that_race_write_one_chain", "[rounds][faults]") {
-    for (int seed = 1; seed <= n_seeds(4); ++seed) {
+    for (uint64_t seed = 1; seed <= n_seeds(4); ++seed) {
         INFO("seed " << seed);
         World world(
             {.seed = uint64_t(seed), .elected = true, .p_drop = 0.05, .takeover = Millis(300)}

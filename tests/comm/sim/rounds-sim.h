@@ -5,6 +5,12 @@
 
 namespace gt::sim {
 
+// Seeds that a case runs with: n, or the variable GT_SEEDS.
+inline uint64_t n_seeds(uint64_t n) {
+    const char * many = std::getenv("GT_SEEDS");
+    return many ? std::strtoull(many, nullptr, 10) : n;
+}
+
 class World {
 public:
     explicit World(const Options & options) : options_(options), memory_(make_memory_store()) {
