@@ -96,8 +96,8 @@ struct VitFlags : TrainFlags {
         nodes.visit(visit);
         visit_session(visit);
         visit.shown_first(
-            {"model", "data", "epochs", "hours", "batch", "lr", "recipe", "flip", "pad", "mixup",
-             "nodes", "join", "name", "status", "out", "fresh", "extend", "threads", "device"}
+            {"model", "data", "epochs", "hours", "batch", "lr", "recipe", "nodes", "join", "name",
+             "status", "out", "fresh", "extend", "threads", "device"}
         );
     }
 };

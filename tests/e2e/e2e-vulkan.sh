@@ -41,7 +41,8 @@ vit() {
 }
 vit --device cpu --portable --out v-cpu
 vit --device vulkan:0 --out v-vulkan
-close v-cpu v-vulkan 1e-5 3 1 || { paste <(losses v-cpu) <(losses v-vulkan); fail "losses of images differ from the CPU's"; }
+grep -q "vulkan:0, 1 thread, portable ops" out.txt || { cat out.txt; fail "images: Vulkan was not used"; }
+close v-cpu v-vulkan 1e-5 3 0 || { paste <(losses v-cpu) <(losses v-vulkan); fail "losses of images differ from the CPU's"; }
 
 # weights and gradients in several buffers: the same bits
 GGML_VK_FORCE_MAX_ALLOCATION_SIZE=98304 GGML_VK_FORCE_MAX_BUFFER_SIZE=98304 \

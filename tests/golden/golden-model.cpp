@@ -258,7 +258,8 @@ std::vector<GoldenResult> golden_model(const std::string & path) {
         {"our kernels on a device", Form::device, "fake", 2},  // an emulator takes its time
 #endif
     };
-    if (has_vulkan()) {
+    // not in the check: Mesa 22.3's lavapipe crashes now and then in this program
+    if (std::getenv("GT_GOLDEN_VULKAN") && has_vulkan()) {
         ways.push_back({"portable on Vulkan", Form::portable, "vulkan"});
     }
     for (const Way & way : ways) {
