@@ -1,9 +1,11 @@
 #include "optim/local-steps.h"
 
+#include "optim/math/squares.h"
 #include "optim/on-device.h"
 #include "optim/wire/in-flight.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace gt {
@@ -28,7 +30,7 @@ public:
         if (options_.outer_momentum > 0.0f) {
             outer_ = parts_.units->make_state();
         }
-        if (options_.overlap) {
+        if (options_.overlap || options_.correction > 0.0f) {
             base_ = anchor_;
         }
         made_.resize(options_.fragments);
@@ -41,6 +43,7 @@ public:
         }
         const Inbox inbox(*parts_.layout, round, parts_.clip_messages);
         const Plan  plan  = parts_.layout->plan(parts_.layout->replicator(), round.step);
+        const bool  sent  = round.has_mine && round.step < made_of(round.step).next;
         const float share = missed_share(round);
         if (round.has_mine) {
             in_flight_.forget(round.step);
@@ -51,7 +54,11 @@ public:
             if (!inbox.empty()) {
                 inbox.merge(i, room);
                 add_change(unit, room, share);
-                outer_step(unit, room, restored_norm(inbox, i, room));
+                const float factor = restored_norm(inbox, i, room);
+                if (sent && options_.correction > 0.0f) {
+                    correct_momentum(unit, room, factor);
+                }
+                outer_step(unit, room, factor);
             }
             add_anchor(unit);
         });
@@ -97,7 +104,7 @@ public:
         for (size_t t = 0; t < anchor_.size(); ++t) {  // local steps start from the anchor
             auto & derived = state.tensors[state.tensors.size() - anchor_.size() + t].derived;
             derived        = {{parts_.units->params()[t].weight, device_}};
-            if (options_.overlap) {
+            if (!base_.empty()) {
                 derived.push_back({base_[t]});
             }
         }
@@ -219,9 +226,10 @@ private:
         for (int64_t i = 0; i < at.n; ++i) {
             change[i] = a[i] - at.p[i];
         }
-        if (options_.overlap) {
+        if (!base_.empty()) {
             std::copy_n(at.p, at.n, base_[unit.tensor].data() + at.begin);
-        } else {
+        }
+        if (!options_.overlap) {
             std::copy_n(a, at.n, at.p);  // the change is in the message now
         }
     }
@@ -232,6 +240,27 @@ private:
         for (int64_t i = 0; i < at.n && factor != 0.0f; ++i) {
             at.p[i] = at.p[i] + factor * change[i];
         }
+    }
+
+    // Corrects the rule's momentum by the mean change minus our own: otherwise the next local steps
+    // would repeat what our samples have in common with nobody's.
+    void correct_momentum(const Unit & unit, const float * mean, float factor) {
+        const int64_t      begin = parts_.units->offset(unit), n = parts_.units->size(unit);
+        const float *      a = anchor_[unit.tensor].data() + begin;
+        const float *      b = base_[unit.tensor].data() + begin;
+        std::vector<float> d(n);
+        for (int64_t i = 0; i < n; ++i) {
+            d[i] = a[i] - b[i];  // our change
+        }
+        const double square = sum_of_squares(d.data(), n) / static_cast<double>(n);
+        if (!(square > 0.0)) {
+            return;
+        }
+        const auto scale = static_cast<float>(options_.correction / std::sqrt(square));
+        for (int64_t i = 0; i < n; ++i) {
+            d[i] = scale * (factor * mean[i] - d[i]);
+        }
+        parts_.rule->correct(unit.tensor, begin, n, d.data());
     }
 
     float restored_norm(const Inbox & inbox, int i, const float * change) const {
@@ -294,9 +323,10 @@ private:
     std::vector<std::vector<float>> anchor_, outer_, residual_;
     Device *                        device_ = nullptr;  // of the weights; null: host memory
     std::vector<std::vector<float>> near_;              // on a device: weights in host memory
-    std::vector<std::vector<float>> base_;  // with overlap: weights when the message was made
-    InFlight                        in_flight_;
-    std::vector<Made>               made_;  // by fragment
+    std::vector<std::vector<float>>
+                      base_;  // overlap, correction: weights when the message was made
+    InFlight          in_flight_;
+    std::vector<Made> made_;  // by fragment
 };
 
 }  // namespace

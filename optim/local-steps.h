@@ -19,6 +19,7 @@ struct LocalStepsOptions {
     float    outer_lr       = 0.7f;
     float    outer_momentum = 0.9f;   // Nesterov; 0: none
     bool     restore_norm   = false;  // of the mean change: see Inbox::restored_norm
+    float    correction     = 0.0f;   // of the rule's momentum by a round, 0 to 1
     uint64_t fragments      = 1;      // that take turns: a round exchanges one of them
     bool     sign           = false;  // use the sign of the gradient
     bool     overlap        = false;  // local steps continue while a round travels

@@ -71,6 +71,7 @@ struct Resolved {
     const RuleRow &       rule;
     Wire                  wire;
     bool                  sign, restore_norm;
+    float                 correction;
     uint64_t              every, fragments;
     ChunkTarget           chunk;
 
@@ -91,6 +92,7 @@ static Resolved resolve(const OptimOptions & o) {
         .wire         = find_row("wire", kWires, o.wire == "auto" ? row.wire : o.wire).wire,
         .sign         = is_on(o.sign, signs),
         .restore_norm = is_on(o.restore_norm, row.restores_norm),
+        .correction   = o.correction >= 0.0f ? o.correction : row.correction,
         .every        = o.every == 0 ? row.every : o.every,
         .fragments = row.fragments == 0 || o.fragments == 0 ? std::max<uint64_t>(1, row.fragments)
                                                             : o.fragments,
@@ -138,6 +140,9 @@ void check_options(const OptimOptions & o) {
     if (!(o.subtract >= 0.0f && o.subtract <= 1.0f)) {
         throw Error("momentum-subtract must be at least 0 and at most 1");
     }
+    if (o.correction > 1.0f) {
+        throw Error("momentum-correction must be at most 1");
+    }
     if (o.fragments > 1024) {
         throw Error("fragments must be at most 1024");
     }
@@ -174,6 +179,7 @@ static uint64_t layout_digest(const OptimOptions & o, const Resolved & r, const 
     );
     text += o.subtract != 1.0f ? format(" subtract %.9g", o.subtract) : "";
     text += r.replicator.sparse && o.top_k == 0 ? format(" density %.9g", o.density) : "";
+    text += r.correction > 0.0f ? format(" correction %.9g", r.correction) : "";
     text += r.restore_norm ? " restore-norm" : "";
     text += r.replicator.fragments > 0
                 ? format(" fragments %llu", static_cast<unsigned long long>(r.fragments))
@@ -270,6 +276,7 @@ static std::unique_ptr<Optimizer> make_plain(
                            .outer_momentum = o.outer_momentum >= 0.0f ? o.outer_momentum
                                                                       : r.replicator.outer_momentum,
                            .restore_norm   = r.restore_norm,
+                           .correction     = r.correction,
                            .fragments      = r.fragments,
                            .sign           = r.sign,
                            .overlap        = o.overlap}

@@ -50,6 +50,7 @@ struct OptimOptions {
     float       residual_decay = 0.95f;   // sparseloco: of the unsent remainder, per round
     float       outer_lr       = -1.0f;   // below 0: the replicator's default
     float       outer_momentum = -1.0f;   // below 0: the replicator's default
+    float       correction     = -1.0f;   // below 0: the replicator's default
     std::string restore_norm   = "auto";  // of the mean change of a round; on for loco
 
     float       weight_decay = 0.1f;
@@ -126,6 +127,12 @@ struct OptimOptions {
             "restore-norm", restore_norm,
             "diloco, sparseloco, loco: give a round's mean change the norm of the hosts' changes",
             {"auto", "on", "off"}
+        );
+        visit(
+            "momentum-correction", correction,
+            "local steps with muon: how far a round turns a host's momentum to the mean change; "
+            "-1: 0.1 (loco) or 0",
+            {}, -1, 1
         );
         visit(
             "ema", ema,

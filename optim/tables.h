@@ -38,6 +38,7 @@ struct ReplicatorRow {
     // local steps: what a negative outer_lr or outer_momentum means
     float outer_lr       = 0.7f;
     float outer_momentum = 0.9f;
+    float correction     = 0.0f;  // local steps: what a negative one means
     // properties
     bool sparse               = false;  // sends the largest values of each chunk
     bool dense                = false;  // messages may be averaged in shares (wire/shares.h)

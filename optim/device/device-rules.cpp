@@ -138,6 +138,16 @@ public:
         kernels.sgd(nullptr, n, keep, rate * muon_growth(t), direction, p);
     }
 
+    // In host memory: a round corrects a fragment of the model.
+    void correct(int tensor, int64_t offset, int64_t n, const float * d) override {
+        if (options_.momentum > 0.0f) {
+            const Floats       on_device{momentum_[tensor].subspan(offset, n), &device_};
+            std::vector<float> m = on_device.read();
+            correct_momentum(m, d);
+            on_device.write(m);
+        }
+    }
+
     void add_state(OptimizerState & state, bool shared) override {
         for (size_t i = 0; i < tensors_.size() && options_.momentum > 0.0f; ++i) {
             state.tensors.push_back({"muon.m." + tensors_[i].name, momentum_[i], shared, &device_});

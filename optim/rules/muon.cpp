@@ -86,6 +86,12 @@ public:
         }
     }
 
+    void correct(int tensor, int64_t offset, int64_t n, const float * d) override {
+        if (options_.momentum > 0.0f) {
+            correct_momentum({momentum_[tensor].data() + offset, static_cast<size_t>(n)}, d);
+        }
+    }
+
     void add_state(OptimizerState & state, bool shared) override {
         for (size_t i = 0; i < tensors_.size() && options_.momentum > 0.0f; ++i) {
             state.tensors.push_back({"muon.m." + tensors_[i].name, momentum_[i], shared});
@@ -115,6 +121,17 @@ private:
 };
 
 }  // namespace
+
+void UpdateRule::correct(int, int64_t, int64_t, const float *) {}
+
+void correct_momentum(std::span<float> m, const float * d) {
+    const auto   n    = static_cast<int64_t>(m.size());
+    const double mean = sum_of_squares(m.data(), n) / static_cast<double>(n);
+    const auto   rms  = static_cast<float>(std::sqrt(mean));
+    for (int64_t i = 0; i < n; ++i) {
+        m[i] = m[i] + rms * d[i];
+    }
+}
 
 float muon_growth(const RuleTensor & tensor) {
     return 0.2f * std::sqrt(static_cast<float>(std::max(tensor.rows, tensor.cols)));

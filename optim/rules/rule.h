@@ -29,6 +29,11 @@ public:
     // Threads may work on different ranges at the same time. REQUIRES: begin was called.
     virtual void update(int tensor, int64_t offset, int64_t n, const float * u, float scale) = 0;
 
+    // Corrects the momentum of weight[offset, offset + n): adds the difference d between the step that
+    // should have been made and the one that was made, in units of the root-mean-square of a step.
+    // Threads as for update. Does nothing in rules without a momentum of one magnitude (sgd, adamw).
+    virtual void correct(int tensor, int64_t offset, int64_t n, const float * d);
+
     // Adds the rule's state. shared: updates are merged ones, so the state is equal on all hosts.
     virtual void add_state(OptimizerState & state, bool shared) = 0;
 };
@@ -46,6 +51,9 @@ struct MuonOptions {
     float momentum = 0.0f;  // Nesterov; it also smooths sparse updates
     int   n_steps  = 5;     // Newton-Schulz iterations
 };
+
+// What Muon's correct does to the momentum m: m += rms(m) · d
+void correct_momentum(std::span<float> m, const float * d);
 
 // The factor on an orthogonal matrix of the tensor's shape.
 float muon_growth(const RuleTensor & tensor);

@@ -178,6 +178,9 @@ TEST_CASE("a_device_sends_the_messages_of_the_host_and_moves_the_same_weights", 
 TEST_CASE("local_steps_on_a_device_are_those_of_the_host", "[device]") {
     OptimOptions options{.replicator = "loco", .rule = "sgd"};
     SECTION("loco") {}
+    SECTION("muon") {
+        options.rule = "auto";
+    }
     SECTION("muon, overlap") {
         options.rule    = "auto";
         options.overlap = true;

@@ -25,6 +25,7 @@ static std::vector<OptimOptions> all_options() {
     list.push_back({.replicator = "striding", .rule = "adamw", .wire = "q2"});
     list.push_back({.replicator = "full", .rule = "muon", .wire = "q8"});
     list.push_back({.replicator = "loco", .every = 2, .fragments = 1});
+    list.push_back({.replicator = "loco", .every = 2, .correction = 0.0f});
     return list;
 }
 
@@ -225,6 +226,43 @@ TEST_CASE("a_late_change_of_diloco_is_sent_with_the_next_one") {
         } else if (step == 3) {
             CHECK(same_bits(host.model.weight, other.model.weight));
         }
+    }
+}
+
+// The largest difference between the momenta of two hosts that train with loco, relative to their norm.
+static double distance_of_momenta(float correction, bool overlap) {
+    Workers            workers(1);
+    const OptimOptions options{.replicator = "loco", .correction = correction, .overlap = overlap};
+    auto               hosts = sim_hosts(2, options, workers);
+    Round              travelling{.step = 0};
+    for (uint64_t step = 0; step < 12; ++step) {
+        Round round{.step = step, .has_mine = true};
+        for (size_t h = 0; h < hosts.size(); ++h) {
+            round.messages.push_back({std::to_string(h), 1, hosts[h]->prepare(step)});
+        }
+        for (auto & host : hosts) {
+            if (!overlap || step > 0) {
+                host->optimizer->apply(overlap ? travelling : round);
+            }
+        }
+        travelling = std::move(round);
+    }
+    double     difference = 0.0, norm = 0.0;
+    const auto a = hosts[0]->optimizer->state(), b = hosts[1]->optimizer->state();
+    for (size_t t = 0; t < a.tensors.size(); ++t) {
+        for (size_t i = 0; i < a.tensors[t].values.size() && a.tensors[t].name.starts_with("muon");
+             ++i) {
+            const double x = a.tensors[t].values[i], y = b.tensors[t].values[i];
+            difference += (x - y) * (x - y);
+            norm += x * x + y * y;
+        }
+    }
+    return std::sqrt(difference / norm);
+}
+
+TEST_CASE("a_round_brings_the_momenta_of_the_hosts_closer") {
+    for (const bool overlap : {false, true}) {
+        CHECK(distance_of_momenta(0.25f, overlap) < 0.95 * distance_of_momenta(0.0f, overlap));
     }
 }
 

@@ -68,6 +68,15 @@ TEST_CASE("muon_updates_matrices_by_a_nearly_orthogonal_matrix") {
     }
 }
 
+TEST_CASE("muon_corrects_its_momentum_in_units_of_its_magnitude") {
+    std::vector<float> m = {3.0f, -4.0f, 0.0f, 0.0f}, d = {0.0f, 0.2f, -0.4f, 0.0f};
+    correct_momentum(m, d.data());  // rms 2.5
+    CHECK(m == std::vector<float>{3.0f, -3.5f, -1.0f, 0.0f});
+    std::vector<float> zero(4, 0.0f);
+    correct_momentum(zero, d.data());
+    CHECK(zero == std::vector<float>(4, 0.0f));
+}
+
 TEST_CASE("fixed_gemm_sums_in_ascending_order") {
     const int64_t n = 70, k = 300, m = 131;  // no multiple of any tile
     PaddedMatrix  a(n, k), b(k, m), c(n, m), square(n, n);
@@ -150,6 +159,7 @@ TEST_CASE("invalid_options_are_an_error") {
              {.subtract = 1.5f}}) {
         CHECK_THROWS_AS(check_options(bad), Error);
     }
+    CHECK_THROWS_AS(check_options({.replicator = "loco", .correction = 1.5f}), Error);
     CHECK_THROWS_AS(check_options({.replicator = "diloco", .every = 1, .overlap = true}), Error);
     CHECK(choices(rule_names(), true) == std::vector<std::string>{"auto", "sgd", "adamw", "muon"});
 }
@@ -184,26 +194,43 @@ TEST_CASE("every_option_of_the_optimizer_has_a_flag") {
     };
     o.visit(visit);
     // a new field does not compile here until it is added
-    const auto & [replicator, rule, sign, wire, chunk, density, top_k, rate, decay, subtract, every, seed, fragments, residual_decay, outer_lr, outer_momentum, restore_norm, weight_decay, decay_all, beta1, beta2, eps, muon_momentum, matrix, embedding, vector, clip_messages, overlap, ema] =
+    const auto & [replicator, rule, sign, wire, chunk, density, top_k, rate, decay, subtract, every, seed, fragments, residual_decay, outer_lr, outer_momentum, correction, restore_norm, weight_decay, decay_all, beta1, beta2, eps, muon_momentum, matrix, embedding, vector, clip_messages, overlap, ema] =
         o;
-    for (const void * field :
-         std::initializer_list<const void *>{&replicator,     &rule,
-                                             &sign,           &wire,
-                                             &chunk,          &density,
-                                             &top_k,          &rate,
-                                             &decay,          &subtract,
-                                             &every,          &seed,
-                                             &fragments,      &restore_norm,
-                                             &residual_decay, &outer_lr,
-                                             &outer_momentum, &weight_decay,
-                                             &decay_all,      &beta1,
-                                             &beta2,          &eps,
-                                             &muon_momentum,  &clip_messages,
-                                             &overlap,        &ema,
-                                             &matrix.lr,      &matrix.weight_decay,
-                                             &embedding.lr,   &embedding.weight_decay,
-                                             &vector.lr,      &vector.weight_decay}) {
+    for (const void * field : std::initializer_list<const void *>{
+             &replicator,
+             &rule,
+             &sign,
+             &wire,
+             &chunk,
+             &density,
+             &top_k,
+             &rate,
+             &decay,
+             &subtract,
+             &every,
+             &seed,
+             &fragments,
+             &restore_norm,
+             &correction,
+             &residual_decay,
+             &outer_lr,
+             &outer_momentum,
+             &weight_decay,
+             &decay_all,
+             &beta1,
+             &beta2,
+             &eps,
+             &muon_momentum,
+             &clip_messages,
+             &overlap,
+             &ema,
+             &matrix.lr,
+             &matrix.weight_decay,
+             &embedding.lr,
+             &embedding.weight_decay,
+             &vector.lr,
+             &vector.weight_decay}) {
         CHECK(visited.count(field) == 1);
     }
-    CHECK(visited.size() == 32);
+    CHECK(visited.size() == 33);
 }
