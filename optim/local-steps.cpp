@@ -12,6 +12,31 @@ namespace gt {
 
 namespace {
 
+// The mean change, times factor, minus our own, which is anchor - base, in units of the root-mean-square of
+// our own: the rule's momentum moves by it, since otherwise the next local steps would repeat what our
+// samples have in common with nobody's. Zero if our change is.
+std::vector<float>
+correction(const float * anchor, const float * base, const float * mean, float factor, int64_t n) {
+    std::vector<float> d(n);
+    for (int64_t i = 0; i < n; ++i) {
+        d[i] = anchor[i] - base[i];
+    }
+    const double square = sum_of_squares(d.data(), n) / static_cast<double>(n);
+    const auto   scale  = square > 0.0 ? static_cast<float>(1.0 / std::sqrt(square)) : 0.0f;
+    for (int64_t i = 0; i < n; ++i) {
+        d[i] = scale * (factor * mean[i] - d[i]);
+    }
+    return d;
+}
+
+std::vector<float> signs_of(const float * x, int64_t n) {
+    std::vector<float> sign(n);
+    for (int64_t i = 0; i < n; ++i) {
+        sign[i] = x[i] > 0.0f ? 1.0f : x[i] < 0.0f ? -1.0f : 0.0f;
+    }
+    return sign;
+}
+
 class LocalSteps : public RankOptimizer {
 public:
     LocalSteps(OptimizerParts parts, const LocalStepsOptions & options)
@@ -165,11 +190,7 @@ private:
             parts_.rule->update(unit.tensor, begin, n, g, grad_scale);
             return;
         }
-        std::vector<float> sign(n);
-        for (int64_t i = 0; i < n; ++i) {
-            sign[i] = g[i] > 0.0f ? 1.0f : g[i] < 0.0f ? -1.0f : 0.0f;
-        }
-        parts_.rule->update(unit.tensor, begin, n, sign.data(), 1.0f);
+        parts_.rule->update(unit.tensor, begin, n, signs_of(g, n).data(), 1.0f);
     }
 
     // The local steps of one fragment on this host.
@@ -242,25 +263,12 @@ private:
         }
     }
 
-    // Corrects the rule's momentum by the mean change minus our own: otherwise the next local steps
-    // would repeat what our samples have in common with nobody's.
     void correct_momentum(const Unit & unit, const float * mean, float factor) {
-        const int64_t      begin = parts_.units->offset(unit), n = parts_.units->size(unit);
-        const float *      a = anchor_[unit.tensor].data() + begin;
-        const float *      b = base_[unit.tensor].data() + begin;
-        std::vector<float> d(n);
-        for (int64_t i = 0; i < n; ++i) {
-            d[i] = a[i] - b[i];  // our change
-        }
-        const double square = sum_of_squares(d.data(), n) / static_cast<double>(n);
-        if (!(square > 0.0)) {
-            return;
-        }
-        const auto scale = static_cast<float>(options_.correction / std::sqrt(square));
-        for (int64_t i = 0; i < n; ++i) {
-            d[i] = scale * (factor * mean[i] - d[i]);
-        }
-        parts_.rule->correct(unit.tensor, begin, n, d.data());
+        const int64_t begin = parts_.units->offset(unit), n = parts_.units->size(unit);
+        const auto    d = correction(
+               anchor_[unit.tensor].data() + begin, base_[unit.tensor].data() + begin, mean, factor, n
+           );
+        parts_.rule->correct(unit.tensor, begin, n, options_.correction, d.data());
     }
 
     float restored_norm(const Inbox & inbox, int i, const float * change) const {

@@ -139,11 +139,11 @@ public:
     }
 
     // In host memory: a round corrects a fragment of the model.
-    void correct(int tensor, int64_t offset, int64_t n, const float * d) override {
+    void correct(int tensor, int64_t offset, int64_t n, float c, const float * d) override {
         if (options_.momentum > 0.0f) {
             const Floats       on_device{momentum_[tensor].subspan(offset, n), &device_};
             std::vector<float> m = on_device.read();
-            correct_momentum(m, d);
+            correct_momentum(m, c, d);
             on_device.write(m);
         }
     }

@@ -86,9 +86,9 @@ public:
         }
     }
 
-    void correct(int tensor, int64_t offset, int64_t n, const float * d) override {
+    void correct(int tensor, int64_t offset, int64_t n, float c, const float * d) override {
         if (options_.momentum > 0.0f) {
-            correct_momentum({momentum_[tensor].data() + offset, static_cast<size_t>(n)}, d);
+            correct_momentum({momentum_[tensor].data() + offset, static_cast<size_t>(n)}, c, d);
         }
     }
 
@@ -122,14 +122,14 @@ private:
 
 }  // namespace
 
-void UpdateRule::correct(int, int64_t, int64_t, const float *) {}
+void UpdateRule::correct(int, int64_t, int64_t, float, const float *) {}
 
-void correct_momentum(std::span<float> m, const float * d) {
+void correct_momentum(std::span<float> m, float c, const float * d) {
     const auto   n    = static_cast<int64_t>(m.size());
     const double mean = sum_of_squares(m.data(), n) / static_cast<double>(n);
-    const auto   rms  = static_cast<float>(std::sqrt(mean));
+    const float  unit = c * static_cast<float>(std::sqrt(mean));
     for (int64_t i = 0; i < n; ++i) {
-        m[i] = m[i] + rms * d[i];
+        m[i] = m[i] + unit * d[i];
     }
 }
 

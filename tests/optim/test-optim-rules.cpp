@@ -69,11 +69,11 @@ TEST_CASE("muon_updates_matrices_by_a_nearly_orthogonal_matrix") {
 }
 
 TEST_CASE("muon_corrects_its_momentum_in_units_of_its_magnitude") {
-    std::vector<float> m = {3.0f, -4.0f, 0.0f, 0.0f}, d = {0.0f, 0.2f, -0.4f, 0.0f};
-    correct_momentum(m, d.data());  // rms 2.5
+    std::vector<float> m = {3.0f, -4.0f, 0.0f, 0.0f}, d = {0.0f, 0.4f, -0.8f, 0.0f};
+    correct_momentum(m, 0.5f, d.data());  // rms 2.5
     CHECK(m == std::vector<float>{3.0f, -3.5f, -1.0f, 0.0f});
     std::vector<float> zero(4, 0.0f);
-    correct_momentum(zero, d.data());
+    correct_momentum(zero, 0.5f, d.data());
     CHECK(zero == std::vector<float>(4, 0.0f));
 }
 
