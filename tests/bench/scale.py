@@ -7,7 +7,7 @@
 A round: each host computes, with the given spread, and sends its message (MB) to the hub; the hub passes it on
 at once (comm/http/feed.h); the round closes when all that keep up have sent, or at 1.5 times the median
 (sequencer/membership.h); a host waits until it has all listed messages. Lines are in Mbit/s; --hub: the hub's,
-both ways. The hub's CPU time per message is a fit to tests/e2e/many-hosts.py with 8 hosts (42 ms per round) and with
+both ways. The hub's CPU time per message is a fit to tests/e2e/hosts/many-hosts.py with 8 hosts (42 ms per round) and with
 32 (380 ms), on a busy machine of two cores; that per MB is assumed.
 """
 

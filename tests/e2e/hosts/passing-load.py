@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """passing-load — two hosts over a hub are slowed for a while: their batches shrink, and are whole again soon after.
 
-    tests/e2e/passing-load.py BIN_DIR WORK_DIR [--seconds 24]
+    tests/e2e/hosts/passing-load.py BIN_DIR WORK_DIR [--seconds 24]
 
 The load is SIGSTOP and SIGCONT in turn: a micro-batch of 0.1 s takes 0.4 s on any machine. Every step later than
 ten rounds after it must have the whole batch on both hosts. The short form of the check: --seconds 5.

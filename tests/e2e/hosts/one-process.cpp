@@ -6,7 +6,7 @@
 // STORE: folder of the run's hub, or its shared folder; TRAINED: the model that the run has made. The
 // commits say who took part: all hosts in every round, for the residual of one that was left out can't
 // be told from here. Of dense rounds (diloco, full), which hosts average in shares, the messages are
-// merged whole. tests/e2e/four-hosts.py runs it.
+// merged whole. tests/e2e/hosts/four-hosts.py runs it.
 #include "comm/meet.h"
 #include "comm/sequencer/commit-log.h"
 #include "models/text/prepare.h"
@@ -200,7 +200,7 @@ int run(char ** argv) {
 
 int main(int argc, char ** argv) {
     if (argc != 10) {
-        std::fprintf(stderr, "see the head of tests/e2e/one-process.cpp\n");
+        std::fprintf(stderr, "see the head of tests/e2e/hosts/one-process.cpp\n");
         return 2;
     }
     return run_tool("one-process", [&] { return run(argv); });

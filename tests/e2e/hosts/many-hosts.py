@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """many-hosts — many real hosts on one hub with few file descriptors: all bits equal, the hub's costs printed.
 
-    tests/e2e/many-hosts.py BIN_DIR WORK_DIR [--hosts 32] [--rounds 200] [--kills 3] [--step 1.0]
+    tests/e2e/hosts/many-hosts.py BIN_DIR WORK_DIR [--hosts 32] [--rounds 200] [--kills 3] [--step 1.0]
 
 Hosts train a tiny model with a fixed time per step; every process may open 1024 files. Some hosts are killed
 and return. Prints the hub's CPU time, memory and traffic per round, for each quarter of the run: neither

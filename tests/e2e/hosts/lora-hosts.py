@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """lora-hosts — an adapter trained by three hosts with every replicator x every rule, as real processes over a hub.
 
-    tests/e2e/lora-hosts.py BIN_DIR WORK_DIR [--short] [--jobs 3] [--only NAME]
+    tests/e2e/hosts/lora-hosts.py BIN_DIR WORK_DIR [--short] [--jobs 3] [--only NAME]
 
 A cell: three hosts with chats of their own train an adapter for the same quantized model; ben gets SIGKILL in the
 middle and returns. All must end with the same adapter, bit for bit, and it must have moved. --short: a cell per rule.

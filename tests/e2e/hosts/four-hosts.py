@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """four-hosts — four hosts end with the bits that one process computes for the same rounds.
 
-    tests/e2e/four-hosts.py BIN_DIR WORK_DIR [--short] [--only loopback|home]
+    tests/e2e/hosts/four-hosts.py BIN_DIR WORK_DIR [--short] [--only loopback|home]
 
 loopback: four processes and a hub. home: the same in network namespaces behind home links (20 up / 100
 down Mbit/s, 40 ms round trip, 1 % loss, cubic), the hub outside; needs root. No round closes without all

@@ -26,7 +26,7 @@ up() {
     need_root
     n=$1 up=${2:-20} down=${3:-100} delay=${4:-20} loss=${5:-1} queue=${6:-200}
     link=${HOMELINK:-$here/homelink}
-    [ -x "$link" ] || link=$here/../../../build/bin/homelink
+    [ -x "$link" ] || link=$here/../../../../build/bin/homelink
     [ -x "$link" ] || { log "no homelink program; build it (ninja homelink) and set HOMELINK"; exit 1; }
     mkdir -p "$state"
     echo "$n" >"$state/n"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """soak — random faults on real processes, by a seed, for a given time: nothing is lost, and nobody diverges.
 
-    tests/e2e/soak.py BIN_DIR WORK_DIR [--minutes 60] [--seed 1]
+    tests/e2e/hosts/soak.py BIN_DIR WORK_DIR [--minutes 60] [--seed 1]
 
 Episode after episode, three hosts train a tiny model over a hub while faults of FAULTS hit them, one after
 the other, at random times. Each time the run must continue; at the end all hosts have the same bits, and

@@ -2,7 +2,7 @@
 
 A `Lab` has what runs share (programs, a tiny model, a text). A `Run` is one run in its own folder, over a
 folder, a hub ("star", or "direct": hosts serve their own messages) or a bucket.
-Used by matrix.py, campaign.py and four-hosts.py.
+Every script in this folder is made of these.
 """
 
 import contextlib
@@ -14,13 +14,15 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from pathlib import Path
 
-from free_port import free_port
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from free_port import free_port  # noqa: E402
 
-TESTS = Path(__file__).resolve().parent
 PLACES = ("folder", "star", "direct", "s3")
 REPLICATORS = {"demo": [], "loco": [], "random": [], "diloco": ["--every", "4"], "full": []}
 
@@ -53,7 +55,8 @@ def filer_names(folder):
 def need_s3(argv):
     """Starts this program again beside a real S3 server, unless it is already there."""
     if "AWS_ENDPOINT_URL" not in os.environ:
-        os.execv(TESTS / "s3-server.sh", [str(TESTS / "s3-server.sh"), *argv])
+        server = HERE.parent / "s3-server.sh"
+        os.execv(server, [str(server), *argv])
 
 
 @contextlib.contextmanager
@@ -61,7 +64,7 @@ def home_links(lab, run, loss):
     """Puts the hosts of a run behind home links (20 up / 100 down Mbit/s, 40 ms round trip, `loss` percent,
     cubic) in network namespaces, the hub outside at 10.9.0.1; yields the options that all hosts need."""
     check(os.getuid() == 0, "network namespaces need root")
-    homenet, net = TESTS / "homenet" / "homenet.sh", f"h{free_port()}"
+    homenet, net = HERE / "homenet" / "homenet.sh", f"h{free_port()}"
     env = dict(lab.env, HOMELINK=str(lab.bin / "homelink"))
     subprocess.run([homenet, "up", net, str(len(run.names)), "20", "100", "20", str(loss)], env=env, check=True)
     for place, name in [("core", "hub"), *((str(i + 1), name) for i, name in enumerate(run.names))]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """matrix — every kind of store x every kind of replicator x every process killed, as real processes.
 
-    tests/e2e/matrix.py BIN_DIR WORK_DIR [--short] [--jobs 3] [--only NAME]
+    tests/e2e/hosts/matrix.py BIN_DIR WORK_DIR [--short] [--jobs 3] [--only NAME]
 
 A cell: three hosts start; the host ben, or the sequencer, gets SIGKILL in the middle. A hub and the only
 host that may sequence on a bucket are restarted at once; on a folder another host takes over first. All

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """campaign — fault injection on real processes: kills, cut links, forged messages, full disks, wrong keys.
 
-    tests/e2e/campaign.py BIN_DIR WORK_DIR [--short] [--jobs 4] [--only NAME] [--seed 1]
+    tests/e2e/hosts/campaign.py BIN_DIR WORK_DIR [--short] [--jobs 4] [--only NAME] [--seed 1]
 
 Three hosts train a tiny model; each row of FAULTS injects one fault. The run continues, if necessary after
 a wait; all hosts end with bit-identical weights, no commit written before the fault is lost, and every
@@ -20,9 +20,8 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from free_port import free_port
 from tcp_proxy import Proxy
-from lab import Failed, Lab, Run, check, home_links, keeps, until
+from lab import Failed, Lab, Run, check, free_port, home_links, keeps, until
 
 STEPS = 60
 
