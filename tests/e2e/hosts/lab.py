@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -74,6 +75,21 @@ def home_links(lab, run, loss):
     finally:
         run.stop()
         subprocess.run([homenet, "down", net], env=env, stdout=subprocess.DEVNULL, check=True)
+
+
+def side_by_side(names, play, jobs):
+    """Plays all cells, `jobs` at a time: play(name) returns the words to print, or raises Failed. Returns how many passed."""
+    def one(name):
+        begin = time.monotonic()
+        try:
+            words, good = play(name), True
+        except Failed as failed:
+            words, good = f"FAILED: {failed}", False
+        print(f"{name:<28} {time.monotonic() - begin:5.1f} s  {words}", flush=True)
+        return good
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return sum(pool.map(one, names))
 
 
 def keeps(before, after):

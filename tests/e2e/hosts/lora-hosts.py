@@ -12,10 +12,8 @@ import json
 import shutil
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 
-from lab import Failed, Lab, Run, check, until
+from lab import Lab, Run, check, side_by_side, until
 
 TEMPLATE = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] }}\\x~{% endfor %}"
 STEPS, KILL_AT = 24, 6
@@ -34,16 +32,17 @@ def make_base(lab):
     return base
 
 
-def cell(lab, replicator, rule):
+def cell(lab, name):
+    replicator, rule = name.split("-")
     settings = [*REPLICATORS[replicator], "--rule", rule, "--lora", "2", "--lr", "1e-2"]
-    run = Run(lab, f"{replicator}-{rule}", "star", replicator, steps=STEPS, options=settings)
+    run = Run(lab, name, "star", replicator, steps=STEPS, options=settings)
     try:
         run.start_hub()
-        for name in run.names:
-            chats = run.folder / f"{name}.jsonl"
-            chats.write_text("".join(json.dumps({"prompt": f"Who is {i}?", "completion": f"{name}, of course."}) + "\n" for i in range(9)))
-            run.env[name] = {"GT_TEST_STEP_SECONDS": "0.1"}
-        host = lambda name: run.start(name, "--data", run.folder / f"{name}.jsonl", *([] if name == "anna" else ["--lora", "2"]))
+        for who in run.names:
+            chats = run.folder / f"{who}.jsonl"
+            chats.write_text("".join(json.dumps({"prompt": f"Who is {i}?", "completion": f"{who}, of course."}) + "\n" for i in range(9)))
+            run.env[who] = {"GT_TEST_STEP_SECONDS": "0.1"}
+        host = lambda who: run.start(who, "--data", run.folder / f"{who}.jsonl", *([] if who == "anna" else ["--lora", "2"]))
         host("anna")  # gives the settings
         until(lambda: "waiting for the other hosts" in run.log("anna") or run.ended("anna"), 60, "anna begins")
         host("ben")
@@ -55,25 +54,15 @@ def cell(lab, replicator, rule):
         check("resuming after step" in run.log("ben"), f"ben did not resume:\n{run.tail('ben')}")
         moved = any(b != 0 for b in last_tensor(run.folder / "anna" / "x.gguf"))
         check(moved, "B of the adapter is still zero")
-        return digest
     finally:
         run.stop()
+    shutil.rmtree(run.folder)
+    return f"same bits {digest[:12]}"
 
 
 def last_tensor(path):
     """The last bytes of a file: B of the last matrix, which begins as zeros."""
     return path.read_bytes()[-256:]
-
-
-def show(lab, wanted):
-    begin, name = time.monotonic(), "-".join(wanted)
-    try:
-        line, good = f"same bits {cell(lab, *wanted)[:12]}", True
-        shutil.rmtree(lab.work / name)
-    except Failed as failed:
-        line, good = f"FAILED: {failed}", False
-    print(f"{name:<20} {time.monotonic() - begin:5.1f} s  {line}", flush=True)
-    return good
 
 
 def main():
@@ -86,12 +75,11 @@ def main():
     args = args.parse_args()
     lab = Lab(args.bin, args.work + "/lora-hosts")
     lab.model = make_base(lab)
-    cells = [(replicator, rule) for replicator in REPLICATORS for rule in RULES]
-    cells = [c for c in cells if (not args.short or c in SHORT) and args.only in "-".join(c)]
-    with ThreadPoolExecutor(args.jobs) as pool:
-        good = list(pool.map(lambda c: show(lab, c), cells))
-    print(f"lora-hosts: {sum(good)} of {len(cells)} cells passed")
-    sys.exit(0 if good and all(good) else 1)
+    names = [f"{replicator}-{rule}" for replicator in REPLICATORS for rule in RULES if not args.short or (replicator, rule) in SHORT]
+    names = [name for name in names if args.only in name]
+    n_good = side_by_side(names, lambda name: cell(lab, name), args.jobs)
+    print(f"lora-hosts: {n_good} of {len(names)} cells passed")
+    sys.exit(0 if n_good == len(names) > 0 else 1)
 
 
 main()

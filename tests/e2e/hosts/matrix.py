@@ -12,18 +12,17 @@ cell fails. --short: one cell per place.
 import argparse
 import shutil
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 
-from lab import PLACES, REPLICATORS, Failed, Lab, Run, check, need_s3, until
+from lab import PLACES, REPLICATORS, Lab, Run, check, need_s3, side_by_side, until
 
 STEPS, KILL_AT = 40, 10
 SHORT = {("folder", "random", "host"), ("star", "full", "sequencer"), ("star", "loco", "host"), ("direct", "demo", "host"),
          ("s3", "diloco", "sequencer")}
 
 
-def cell(lab, place, replicator, victim):
-    run = Run(lab, f"{place}-{replicator}-{victim}", place, replicator, steps=STEPS)
+def cell(lab, name):
+    place, replicator, victim = name.split("-")
+    run = Run(lab, name, place, replicator, steps=STEPS)
     try:
         run.begin()
         run.wait_step("ben", KILL_AT)
@@ -40,21 +39,10 @@ def cell(lab, place, replicator, victim):
         after = run.commits()
         check(all(after.get(name) == value for name, value in before.items()), "a committed round was lost")
         check(who == "hub" or "resuming after step" in run.log(who), f"{who} did not resume:\n{run.tail(who)}")
-        return digest, len(before), len(after)
     finally:
         run.stop()
-
-
-def show(lab, name, wanted):
-    begin = time.monotonic()
-    try:
-        digest, n_before, n_after = cell(lab, *wanted)
-        shutil.rmtree(lab.work / name)
-        line, good = f"same bits {digest[:12]}, {n_before} of {n_after} commits before the kill", True
-    except Failed as failed:
-        line, good = f"FAILED: {failed}", False
-    print(f"{name:<28} {time.monotonic() - begin:5.1f} s  {line}", flush=True)
-    return good
+    shutil.rmtree(run.folder)
+    return f"same bits {digest[:12]}, {len(before)} of {len(after)} commits before the kill"
 
 
 def main():
@@ -67,13 +55,13 @@ def main():
     args = args.parse_args()
     need_s3([sys.executable, *sys.argv])
     cells = [(p, r, v) for p in PLACES for r in REPLICATORS for v in ("host", "sequencer")]
-    cells = [c for c in cells if (not args.short or c in SHORT) and args.only in "-".join(c)]
+    names = ["-".join(c) for c in cells if not args.short or c in SHORT]
+    names = [name for name in names if args.only in name]
     lab = Lab(args.bin, args.work + "/matrix")
-    with ThreadPoolExecutor(args.jobs) as pool:
-        good = list(pool.map(lambda c: show(lab, "-".join(c), c), cells))
-    expected = len(SHORT) if args.short else len(PLACES) * len(REPLICATORS) * 2
-    print(f"matrix: {sum(good)} of {expected if not args.only else len(cells)} cells passed")
-    sys.exit(0 if all(good) and good and (args.only or len(good) == expected) else 1)
+    n_good = side_by_side(names, lambda name: cell(lab, name), args.jobs)
+    expected = len(names) if args.only else len(SHORT) if args.short else len(cells)
+    print(f"matrix: {n_good} of {expected} cells passed")
+    sys.exit(0 if n_good == expected > 0 else 1)
 
 
 main()
