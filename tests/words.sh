@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails on a retired word in sources, messages, scripts and pages. CONTRIBUTING.md has the words to use
-# instead.
+# Fails on a retired word in sources, messages, scripts and pages, also inside a name_of_words. CONTRIBUTING.md has
+# the words to use instead.
 # usage: words.sh [SOURCE_DIR]
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
@@ -40,8 +40,9 @@ bad=0
 while IFS= read -r row; do
     words=$(sed -E 's/ *->.*//' <<<"$row")
     [ -n "$words" ] || continue
-    flags=-nwE
-    [[ $words =~ [A-Z_] ]] || flags=-nwiE
+    flags=-nE
+    [[ $words =~ [A-Z_] ]] || flags=-niE
+    words="(^|[^[:alnum:]])(${words// /[ _]})([^[:alnum:]]|$)"
     while IFS= read -r found; do
         echo "$found    <- retired: $row"
         bad=$((bad + 1))

@@ -176,7 +176,7 @@ void write_mistakes(
     }
     const auto &      classes = data.classes();
     const std::string title   = format(
-          "%zu pictures, %.2f %% right", evaluation.answers.size(), 100.0 * evaluation.accuracy
+          "%zu pictures, accuracy %.2f %%", evaluation.answers.size(), 100.0 * evaluation.accuracy
       );
     write_mistake_page(
         path, title,

@@ -215,7 +215,7 @@ struct Run {
 
 }  // namespace
 
-TEST_CASE("a_full_hub_frees_itself_and_the_run_goes_on", "[hub]") {
+TEST_CASE("a_full_hub_frees_itself_and_the_run_continues", "[hub]") {
     const Scratch folder;
     HubDisk       disk(folder / "hub", {.max_total_bytes = 50 * 20'000});  // 25 rounds of 100
     Run           run(disk);

@@ -86,10 +86,10 @@ TEST_CASE("a_removed_host_is_told_and_the_others_continue", "[identity]") {
     const RunPaths    paths(world.keys().run);
     const RecordHead  head{Kind::presence, uint64_t(PresenceKey::Kind::removed), name, 0};
     world.store().put(paths.removed(name), make_record(world.keys(), head, {}));
-    const auto goes_on = [&] { world.run(Millis(4'000)); };
-    CHECK(has(error_of(goes_on), "was removed from the run"));
+    const auto rounds_pass = [&] { world.run(Millis(4'000)); };
+    CHECK(has(error_of(rounds_pass), "was removed from the run"));
     world.hosts.back()->stop();
-    CHECK(has(error_of(goes_on), "was removed from the run"));  // at every start
+    CHECK(has(error_of(rounds_pass), "was removed from the run"));  // at every start
     world.hosts.pop_back();
     const uint64_t before = n_hosts > 1 ? world.hosts[0]->index() : 0;
     world.run(Millis(4'000));

@@ -83,7 +83,7 @@ assert abs(right / n - $accuracy) < 1e-7 and abs(r['accuracy'] - $accuracy) < 1e
 " || fail "classify disagrees with the run's validation (batch $batch)"
 done
 expect 0 "confusion" "$bin/classify" -m a.gguf idx --mistakes mistakes.html
-[ -s mistakes.html ] || fail "no page of mistakes from classify"
+grep -qE '200 pictures, accuracy [0-9.]+ %' mistakes.html || fail "no page of mistakes from classify"
 
 # killed and resumed, the run ends with the same bits
 "$bin/train-vit" -m vit.gguf --data idx $run --out b --export b.gguf >b.txt 2>&1 &

@@ -216,7 +216,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("devices_are_held_to_ranks_in_one_memory", "[device]") {
+TEST_CASE("devices_are_checked_against_ranks_in_one_memory", "[device]") {
     const std::string fake_nccl = GT_FAKE_NCCL;
     CHECK(
         check_nccl(3, fake_device, fake_nccl) ==

@@ -4,7 +4,7 @@
 
 using namespace gt;
 
-TEST_CASE("any_number_of_ranks_trains_alike_whatever_they_share") {
+TEST_CASE("any_number_of_ranks_trains_the_same_whatever_they_share") {
     for (const char * arch : {"gpt2", "llama", "vit"}) {
         const ModelConfig config = small(arch);
         RunPlan           f      = some_plan(1, "none", 12, 12);
@@ -139,7 +139,7 @@ public:
 // Trains until `end`, with a round in flight; from a checkpoint and to one, if a folder is given.
 // Returns the host's weights and state.
 std::vector<std::vector<float>>
-go_on(const RunPlan & f, const std::string & from, uint64_t end, const std::string & to) {
+resume(const RunPlan & f, const std::string & from, uint64_t end, const std::string & to) {
     SomeData                        data(small("gpt2"));
     const ModelFile                 model = some_model(small("gpt2"));
     const ModelHead                 head  = model_head(model.config, model.keys.get());
@@ -183,24 +183,24 @@ go_on(const RunPlan & f, const std::string & from, uint64_t end, const std::stri
 
 }  // namespace
 
-TEST_CASE("a_message_in_flight_goes_on_with_any_number_of_ranks") {
+TEST_CASE("a_message_in_flight_is_kept_with_any_number_of_ranks") {
     const std::string replicator = GENERATE("demo", "random");
     const auto        flags      = [&](int ranks, const std::string & shard) {
         RunPlan f = some_plan(ranks, shard, 1, 1);  // a batch of 1: the bits of one rank
         f.optim   = {.replicator = replicator, .chunk = "16x16", .overlap = true};
         return f;
     };
-    const auto whole = go_on(flags(1, "none"), "", 5, "");
+    const auto whole = resume(flags(1, "none"), "", 5, "");
     for (const auto & [n_before, before] :
          std::vector<std::pair<int, std::string>>{{1, "none"}, {3, "optimizer"}, {2, "full"}}) {
         const Scratch dir;
-        (void) go_on(flags(n_before, before), "", LatePeers::kLate + 1, dir.path());
+        (void) resume(flags(n_before, before), "", LatePeers::kLate + 1, dir.path());
         for (const auto & [n_after, after] : std::vector<std::pair<int, std::string>>{
                  {1, "none"}, {2, "none"}, {4, "optimizer"}, {3, "full"}}) {
             INFO(n_before << " ranks, " << before << "; then " << n_after << ", " << after);
             const Scratch again;  // saved once more before the message is taken back
-            (void) go_on(flags(n_after, after), dir.path(), LatePeers::kLate + 1, again.path());
-            CHECK((go_on(flags(n_before, before), again.path(), 5, "") == whole));
+            (void) resume(flags(n_after, after), dir.path(), LatePeers::kLate + 1, again.path());
+            CHECK((resume(flags(n_before, before), again.path(), 5, "") == whole));
         }
     }
 }
