@@ -52,7 +52,8 @@ train() {
     cd /
 }
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends man-db bash-completion >/dev/null
+# libidn2-0: libc6 recommends it, so autoremove keeps it once something has brought it
+apt-get install -y -qq --no-install-recommends man-db bash-completion libidn2-0 >/dev/null
 rm -f /etc/dpkg/dpkg.cfg.d/docker  # some images leave out pages for man
 files >/src/before.txt
 apt-get install -y -qq --no-install-recommends /src/*.deb
