@@ -16,7 +16,7 @@ constexpr size_t kMinRangeBytes = 8 * 1024;
 
 std::pair<uint64_t, uint64_t> lane_range(uint64_t size, int lane, int n_lanes) {
     if (size <= kSmallValue) {
-        return {0, size};
+        return {0, lane < kSmallCopies ? size : 0};
     }
     const auto     n      = static_cast<uint64_t>(n_lanes);
     const uint64_t each   = std::max<uint64_t>((size + n - 1) / n, kMinRangeBytes);

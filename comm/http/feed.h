@@ -2,7 +2,7 @@
 //
 // On a lossy link a lost request costs a quarter of a second, and an idle connection starts slowly.
 // So a host keeps several answers open, its *lanes*, and the hub writes new values to them: a large
-// value cut into one range per lane, a small one whole on every lane, where the first copy counts. A
+// value cut into one range per lane, a small one whole on a few lanes, where the first copy counts. A
 // value that does not arrive in time is requested as usual: a feed only saves time.
 //
 // A lane is a sequence of ranges; numbers are little-endian:
@@ -27,7 +27,8 @@ struct FeedRange {
     std::span<const uint8_t> bytes;
 };
 
-constexpr size_t kSmallValue   = 8 * 1024;  // whole on every lane
+constexpr size_t kSmallValue   = 8 * 1024;  // whole
+constexpr int    kSmallCopies  = 3;         // on as many lanes
 constexpr size_t kMaxFeedValue = 32 << 20;  // larger ones are not sent
 constexpr int    kMaxLanes     = 64;
 
