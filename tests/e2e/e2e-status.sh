@@ -51,7 +51,7 @@ look waiting "$page" '<title>waiting · anna-run</title>' 'waiting: 1 of 2 hosts
 pids+=($!)
 ben=$!
 wait_for_lines anna-run 25 $anna
-look running "$page" '<title>[0-9]+ % · anna-run</title>' 'step [0-9]+ of 5000' '(min|h|days|s)(&nbsp;|.)left<' '<b id="loss">[0-9.]+<' '<b id="val">[0-9.]+<' \
+look running "$page" '<title>[0-9]+ % · anna-run</title>' 'step [0-9]+ of 5000' '(min|h|days|s) left<' '<b id="loss">[0-9.]+<' '<b id="val">[0-9.]+<' \
     '<b id="speed">' '<b id="up">[0-9.]+ .B<' '<b id="down">' 'data-host="anna"' 'data-host="ben"' 'id="validation"' '>4 of 4 samples<' '>training<' 'class="sample"'
 kill -9 $ben
 until python3 -c '
