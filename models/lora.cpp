@@ -8,14 +8,24 @@
 
 namespace gt {
 
-// "attn_q" of "blk.3.attn_q.weight"; empty for tensors outside the blocks.
+// "attn_q" of "blk.3.attn_q.weight" and of "v.blk.3.attn_q.weight"; empty for tensors outside the blocks.
 static std::string matrix_of(const TensorSpec & spec) {
-    const size_t first = spec.name.find('.'), second = spec.name.find('.', first + 1);
-    if (spec.kind != ParamKind::matrix || !spec.name.starts_with("blk.") ||
-        second == std::string::npos) {
+    const std::string blk = "blk.";
+    const size_t      at  = spec.name.find(blk);
+    if (spec.kind != ParamKind::matrix || at == std::string::npos) {
         return "";
     }
-    return spec.name.substr(second + 1, spec.name.rfind('.') - second - 1);
+    const size_t begin = spec.name.find('.', at + blk.size()) + 1;
+    return spec.name.substr(begin, spec.name.rfind('.') - begin);
+}
+
+// The classifier of a ViT: a matrix behind the blocks that has no row per token, and its bias.
+static std::vector<TensorSpec> classifier_of(const std::vector<TensorSpec> & base) {
+    const auto last  = std::find_if(base.rbegin(), base.rend(), [](const TensorSpec & spec) {
+        return spec.kind == ParamKind::matrix;
+    });
+    const bool found = last != base.rend() && matrix_of(*last).empty() && !last->per_token;
+    return found ? std::vector(last.base() - 1, base.end()) : std::vector<TensorSpec>{};
 }
 
 static std::set<std::string> split_names(const std::string & list) {
@@ -51,12 +61,23 @@ std::vector<TensorSpec> lora_specs(const LoraConfig & lora, const std::vector<Te
         }
         // the deviation of PEFT's uniform initial values
         const auto std = static_cast<float>(1.0 / std::sqrt(3.0 * static_cast<double>(K)));
-        specs.push_back(
-            {spec.name + ".lora_a", {K, lora.rank, 1, 1}, ParamKind::matrix, Init::normal, std}
-        );
-        specs.push_back(
-            {spec.name + ".lora_b", {lora.rank, M, 1, 1}, ParamKind::matrix, Init::zeros, 0}
-        );
+        TensorSpec A{spec.name + ".lora_a",
+                     {K, lora.rank, 1, 1},
+                     ParamKind::matrix,
+                     Init::normal,
+                     std,
+                     spec.rate};
+        TensorSpec B{spec.name + ".lora_b",
+                     {lora.rank, M, 1, 1},
+                     ParamKind::matrix,
+                     Init::zeros,
+                     0,
+                     spec.rate};
+        specs.push_back(std::move(A));
+        specs.push_back(std::move(B));
+    }
+    for (const TensorSpec & spec : classifier_of(base)) {
+        specs.push_back(spec);
     }
     for (const std::string & name : wanted) {
         if (!known.contains(name)) {

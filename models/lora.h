@@ -21,8 +21,8 @@ struct LoraConfig {
     float scale() const { return alpha / static_cast<float>(rank); }
 };
 
-// A and B of every matrix that has an adapter, for a model of these tensors. Throws an Error if `on` names a
-// matrix that the model does not have, or the rank is too large.
+// A and B of every matrix that has an adapter, for a model of these tensors; a ViT's classifier as it is. Throws
+// an Error if `on` names a matrix that the model does not have, or the rank is too large.
 std::vector<TensorSpec> lora_specs(const LoraConfig & lora, const std::vector<TensorSpec> & base);
 
 // W += scale * B A, in place. W [K, M] row by row, A [K, rank], B [rank, M].

@@ -45,6 +45,10 @@ std::vector<std::string> save_merged(
     };
     const auto merged = [&](const TensorSpec & spec) -> std::span<const float> {
         values.resize(static_cast<size_t>(spec.n_elements()));
+        if (const auto id = gguf_find_tensor(adapter.gguf.get(), spec.name.c_str()); id >= 0) {
+            adapter.read(id, values);  // a classifier
+            return values;
+        }
         weights.read(spec, values);
         if (unused.erase(spec.name + ".lora_a") > 0) {
             const auto    A    = read(spec.name + ".lora_a", spec.ne[0]);
@@ -58,9 +62,11 @@ std::vector<std::string> save_merged(
         }
         return values;
     };
-    ModelConfig whole = config;
-    whole.lora        = {};
-    auto notes        = save_model(path, whole, base.keys.get(), merged, type);
+    // a ViT has learnt the names of its classes
+    ModelConfig whole =
+        takes_images(config) ? read_config(adapter.gguf.get(), adapter_path) : config;
+    whole.lora = {};
+    auto notes = save_model(path, whole, base.keys.get(), merged, type);
     for (const std::string & name : unused) {
         notes.push_back(name + " was not merged: " + base_path + " has no such matrix");
     }

@@ -231,7 +231,11 @@ ModelFile load_for_adapter(const std::string & path, const LoraConfig & lora) {
     model.config.lora.base = std::make_shared<BaseWeights>(path, model.config);
     for (TensorSpec & spec : tensor_specs(model.config)) {
         std::vector<float> data(spec.n_elements());
-        init_tensor(spec, kSeed, data);
+        if (model.config.lora.base->find(spec.name)) {
+            model.config.lora.base->read(spec, data);
+        } else {
+            init_tensor(spec, kSeed, data);
+        }
         model.tensors.push_back({std::move(spec), std::move(data)});
     }
     model.keys = model_keys(std::move(source.gguf));

@@ -44,7 +44,7 @@ public:
     ggml_tensor * block(Ops & ops, const Inputs & in, int i, ggml_tensor * x) override {
         const std::string at  = format("v.blk.%d.", i);
         const auto        lin = [&](ggml_tensor * y, const char * name, ggml_tensor * residual) {
-            return ops.linear(y, {w(at + name + ".weight")}, {w(at + name + ".bias")}, residual);
+            return linear(ops, y, at, {name}, residual);
         };
         const auto add = [&](ggml_tensor * y, const char * name, const char * scale, int branch) {
             if (!config_.layer_scale && !in.depth) {
@@ -54,13 +54,10 @@ public:
             y = config_.layer_scale ? ggml_mul(ops.ctx(), y, w(at + scale + ".weight")) : y;
             return in.depth ? add_branch(ops, in, branch, x, y) : ggml_add(ops.ctx(), y, x);
         };
-        ggml_tensor * h = layer_norm(ops, x, at + "ln1");  // [C, T*B]
-        h               = ops.linear(
-                          h, {w(at + "attn_q.weight"), w(at + "attn_k.weight"), w(at + "attn_v.weight")},
-                          {w(at + "attn_q.bias"), w(at + "attn_k.bias"), w(at + "attn_v.bias")}
-                      );                                                      // [3C, T*B]
-        h = ops.attention(h, attention_shape(config_.n_positions(), false));  // [C, T*B]
-        x = add(h, "attn_out", "ls1", 2 * i);                                 // [C, T*B]
+        ggml_tensor * h = layer_norm(ops, x, at + "ln1");                      // [C, T*B]
+        h               = linear(ops, h, at, {"attn_q", "attn_k", "attn_v"});  // [3C, T*B]
+        h = ops.attention(h, attention_shape(config_.n_positions(), false));   // [C, T*B]
+        x = add(h, "attn_out", "ls1", 2 * i);                                  // [C, T*B]
 
         h = layer_norm(ops, x, at + "ln2");                      // [C, T*B]
         h = ops.gelu(lin(h, "ffn_up", nullptr), GeluKind::erf);  // [F, T*B]

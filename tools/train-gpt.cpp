@@ -99,18 +99,6 @@ GptFlags with_context(GptFlags f, const ModelConfig & config) {
     return f;
 }
 
-// A resumed run, or one with other hosts, may have other settings than the model was loaded with.
-void check_adapter(const LoraFlags & run, const LoraConfig & ours) {
-    const LoraConfig its = run.config();
-    if (its.rank != ours.rank || its.alpha != ours.alpha || its.on != ours.on) {
-        throw Error(format(
-            "the run was started with --lora %lld --lora-alpha %g%s; add the same flags",
-            static_cast<long long>(its.rank), its.alpha,
-            its.on.empty() ? "" : (" --lora-on " + its.on).c_str()
-        ));
-    }
-}
-
 int train_gpt(const GptFlags & given, const Flags & flags) {
     // the model, and the other hosts
     check_flags(given, flags, given.nodes.alone());
@@ -146,7 +134,7 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
 
     // the plan
     const GptFlags settled = settle(f, flags, in, session);
-    check_adapter(settled.lora, config.lora);
+    settled.lora.check(config.lora);
     if (settled.dropout > 0.0f && form_of(settled) != Form::fused) {
         throw Error("--lora-dropout works with the fused ops of the CPU; omit --device and "
                     "--portable, or start a run without dropout");

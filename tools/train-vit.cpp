@@ -54,6 +54,7 @@ struct VitFlags : TrainFlags {
     float          depth = 0.0f, layer_decay = 1.0f;
     int64_t        freeze = 0;
     NodesFlags     nodes;
+    LoraFlags      lora;
 
     VitFlags() { pictures = true; }
 
@@ -83,6 +84,8 @@ struct VitFlags : TrainFlags {
         );
         visit.group("Augmentation of pictures (part of the run)");
         augment.visit(visit);
+        visit.group("Adapter (LoRA)");
+        lora.visit(visit);
     }
 
     void visit(Flags & visit) {
@@ -150,7 +153,7 @@ int train_vit(const VitFlags & given, const Flags & flags) {
     // the model, and the other hosts
     check_flags(given, flags, given.nodes.alone());
     Session       session(given.nodes);
-    RunModel      model  = session.model(given.model);
+    RunModel      model  = session.model(given.model, given.lora.config());
     ModelConfig & config = model.file.config;
     if (!takes_images(config)) {
         throw Error(model_name(given) + " is a model of text; train it with train-gpt");
@@ -178,6 +181,7 @@ int train_vit(const VitFlags & given, const Flags & flags) {
              .up_rate      = given.nodes.up_rate(),
              .data_text    = images->summary()};
     const VitFlags run = settle(f, flags, in, session);
+    run.lora.check(config.lora);
     in.mixup           = is_mixed(run.augment);
     in.depth           = run.depth > 0.0f;
     config.n_frozen    = run.freeze;

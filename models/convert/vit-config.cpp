@@ -147,8 +147,10 @@ std::string timm_config_text(const ModelConfig & c) {
     if (!c.image_std.empty()) {
         in.set("mean", list_of(c.image_mean)).set("std", list_of(c.image_std));
     }
-    Json json = Json::object();
-    json.set("architecture", "vit_tiny_patch16_224")
+    // model_args set everything but the epsilon, which an architecture has: 1e-5 those of CLIP, 1e-6 the others
+    const bool clip = c.norm_eps == 1e-5f;
+    Json       json = Json::object();
+    json.set("architecture", clip ? "vit_base_patch16_clip_224" : "vit_tiny_patch16_224")
         .set("num_classes", c.n_classes)
         .set("num_features", c.n_embd)
         .set("global_pool", pool)

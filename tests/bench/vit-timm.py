@@ -8,6 +8,7 @@ timm, transformers and onnxruntime are installed by bench_venv.py."""
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ MODELS = [
     ("deit_tiny_distilled", "deit_tiny_distilled_patch16_224", {}),
     ("dinov2_like", "vit_small_patch14_dinov2", dict(img_size=98, num_classes=7)),
     ("clip_like", "vit_tiny_patch16_224", dict(pre_norm=True, img_size=64, num_classes=11, depth=3)),
+    ("clip", "vit_base_patch16_clip_224", dict(embed_dim=192, num_heads=3, depth=3, img_size=64, num_classes=11)),
     ("mean_pooled", "vit_tiny_patch16_224", dict(global_pool="avg", img_size=64, num_classes=11, depth=3)),
     ("no_class_token", "vit_tiny_patch16_224", dict(global_pool="avg", class_token=False, fc_norm=False, depth=3, num_classes=11)),
     ("wide_pictures", "vit_tiny_patch16_224", dict(img_size=(48, 80), embed_dim=96, num_heads=4, mlp_ratio=2.7, depth=2, num_classes=3, in_chans=1)),
@@ -138,6 +140,10 @@ def compare(name, architecture, arguments, bin_dir, n_pictures):
         config = json.load(open(f"{work}/out/config.json"))
         made = timm.create_model(config["architecture"], num_classes=config["num_classes"], **config["model_args"])
         made.load_state_dict(load_file(f"{work}/out/model.safetensors"))
+        for norm in (m for m in made.modules() if isinstance(m, torch.nn.LayerNorm)):
+            if not math.isclose(norm.eps, config["norm_eps"], rel_tol=1e-6):
+                assert architecture is None, "timm has an architecture with this epsilon"
+                norm.eps = config["norm_eps"]
         cfg = config["pretrained_cfg"]
         mean, std = torch.tensor(cfg["mean"])[:, None, None], torch.tensor(cfg["std"])[:, None, None]
         with torch.no_grad():

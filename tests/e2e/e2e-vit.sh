@@ -133,6 +133,19 @@ for name in was:
     frozen = name.startswith(("patch_embed", "cls_token", "pos_embed", "blocks.0."))
     assert (was[name] == now[name]) == frozen, name
 PY
+# an adapter and the classifier: merged with the model, they answer as in the run
+expect 0 "trained model" "$bin/train-vit" -m vit.gguf --data idx --lora 4 --lr 1e-2 --steps 100 --batch 32 --threads 1 --out lora --export lora.gguf
+[ "$(stat -c %s lora.gguf)" -lt "$(stat -c %s vit.gguf)" ] || fail "the adapter is as large as the model"
+expect 0 "with the adapter" "$bin/export" lora --merge vit.gguf -o merged.gguf
+expect 1 "is an adapter" "$bin/classify" -m lora.gguf idx
+expect 1 "is an adapter" "$bin/train-vit" -m lora.gguf --data idx --steps 2 --out bad
+"$bin/classify" -m merged.gguf idx --json >report.json
+python3 -c "
+import json
+rows = [json.loads(line) for line in open('lora/metrics.jsonl')]
+run, merged = [row['accuracy'] for row in rows if 'accuracy' in row][-1], json.load(open('report.json'))['accuracy']
+assert run > 0.4 and abs(run - merged) < 0.006, (run, merged)  # of 200 pictures one may be on the edge
+" || fail "an adapter learns nothing, or is not merged"
 expect 2 "the model has 2 blocks" "$bin/train-vit" -m start.gguf --data photos --freeze 3 --steps 2 --out bad
 head -c 1000 timm/model.safetensors >cut.safetensors
 expect 1 "cut off" "$bin/new-model" --from cut.safetensors -o cut.gguf

@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
 # Builds the fuzzers with clang and runs them: the codec, which parses untrusted messages, for
 # GT_FUZZ_SECONDS (default 60), each of the others for a twelfth of that. Exit 0: no findings.
-#   tests/fuzz/run.sh [folder for binaries and corpora [NAME...]]      NAME: codec, commit, feed, frame, hosts, sealed
+#   tests/fuzz/run.sh [folder for binaries and corpora [NAME...]]      NAME: codec, commit, feed, frame, hosts, safetensors, sealed
 # The head of a fuzzer lists its SOURCES (default: optim/) and LIBS.
 set -euo pipefail
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 out=${1:-$source_dir/build/fuzz}
 shift || true
 names=("$@")
-[[ ${#names[@]} -gt 0 ]] || names=(codec commit feed frame hosts sealed)
+[[ ${#names[@]} -gt 0 ]] || names=(codec commit feed frame hosts safetensors sealed)
 clang=${CLANGXX:-$(command -v clang++ || command -v clang++-14 || true)}
 if [[ -z $clang ]]; then
     echo "no clang++: sudo apt-get install clang libclang-rt-14-dev"
     exit 77  # skipped
 fi
 mkdir -p "$out/objects"
+llama_cpp=${GT_LLAMA_CPP_DIR:-$(ls -d "$source_dir"/build/llama-cpp-python/*/vendor/llama.cpp)}  # has nlohmann's JSON
 flags="-std=c++20 -O1 -g1 -march=x86-64-v3 -fsanitize=fuzzer-no-link,address,undefined
-       -fno-sanitize-recover=all -ffp-contract=off -Wno-psabi -DGT_VERSION=\"fuzz\" -I$source_dir"
+       -fno-sanitize-recover=all -ffp-contract=off -Wno-psabi -DGT_VERSION=\"fuzz\" -I$source_dir -isystem $llama_cpp/vendor"
 cd "$source_dir"
 
 field() { sed -n "s|^// $1: ||p" "tests/fuzz/fuzz-$2.cpp"; }
@@ -34,7 +35,7 @@ sources_of() {
 
 # one object per source, rebuilt if a source or header is newer
 object_of() { echo "$out/objects/$(tr / - <<<"${1%.cpp}").o"; }
-newest=$(ls -t optim/{,*/}*.* comm/{,*/}*.* ggml-train/base/* ggml-train/{local-group,peers,optimizer}.h | sed -n 1p)  # head would end ls with SIGPIPE
+newest=$(ls -t optim/{,*/}*.* {comm,models}/{,*/}*.* ggml-train/base/* ggml-train/{local-group,peers,optimizer}.h | sed -n 1p)  # head would end ls with SIGPIPE
 compile() {
     local object
     object=$(object_of "$1")

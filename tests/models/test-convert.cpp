@@ -1,7 +1,9 @@
 // Models of timm and Hugging Face, in and out.
+#include "ggml-train/base/json.h"
 #include "models/convert/export-vit.h"
 #include "models/convert/import-vit.h"
 #include "models/convert/safetensors.h"
+#include "models/convert/vit-config.h"
 #include "models/convert/vit-names.h"
 #include "models/init.h"
 #include "tests/catch.h"
@@ -106,6 +108,15 @@ TEST_CASE("a_vit_written_for_timm_is_read_back_bit_for_bit") {
         const ModelFile model = some_vit(pooling, norm_pooled);
         save_timm(dir / "model.safetensors", model);
         check_equal(import_vit(dir / "model.safetensors", 0, 0, 1), model);
+    }
+}
+
+TEST_CASE("the_architecture_named_for_timm_has_the_models_epsilon") {
+    ModelConfig config = some_vit("cls", false).config;
+    for (const auto & [epsilon, name] :
+         {std::pair{1e-6f, "vit_tiny_patch16_224"}, {1e-5f, "vit_base_patch16_clip_224"}}) {
+        config.norm_eps = epsilon;
+        CHECK(Json::parse(timm_config_text(config))->string("architecture") == name);
     }
 }
 

@@ -29,6 +29,9 @@ private:
         if (!takes_images(file.config)) {
             throw Error(path + " is a model of text; generate lets it write");
         }
+        if (file.config.lora.enabled()) {
+            throw Error(path + " is an adapter; write it and its model as one with export --merge");
+        }
         if (file.config.image_std.empty() || file.config.image_stored == 0) {
             throw Error(
                 path + " does not say how it sees pictures: it is not trained yet; see train-vit"

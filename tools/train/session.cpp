@@ -166,7 +166,10 @@ RunModel Session::model(const std::string & path, const LoraConfig & lora) {
         return {.file = load_for_adapter(path, lora), .fresh = true};
     }
     if (alone() || std::filesystem::exists(path)) {
-        RunModel   model{.file = load_model(path), .fresh = true};
+        RunModel model{.file = load_model(path), .fresh = true};
+        if (model.file.config.lora.enabled()) {
+            throw Error(path + " is an adapter; name the model that it is for, and --lora RANK");
+        }
         const auto bytes =
             alone() ? std::nullopt : fetch_model(meeting_->store(), meeting_->keys(), {});
         if (bytes) {

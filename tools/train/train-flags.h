@@ -31,6 +31,18 @@ struct LoraFlags {
         const float usual = 2.0f * static_cast<float>(rank);
         return {.rank = rank, .alpha = alpha > 0.0f ? alpha : usual, .on = on, .base = nullptr};
     }
+
+    // These are the run's: a resumed run, or one with other hosts, may have others than the model was loaded with.
+    void check(const LoraConfig & loaded) const {
+        const LoraConfig its = config();
+        if (its.rank != loaded.rank || its.alpha != loaded.alpha || its.on != loaded.on) {
+            throw Error(format(
+                "the run was started with --lora %lld --lora-alpha %g%s; add the same flags",
+                static_cast<long long>(its.rank), its.alpha,
+                its.on.empty() ? "" : (" --lora-on " + its.on).c_str()
+            ));
+        }
+    }
 };
 
 struct TrainFlags {
