@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <sys/mman.h>
+#include <utility>
 
 namespace gt {
 
@@ -274,7 +275,8 @@ bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) 
 // ---- backend ------------------------------------------------------------------------------------
 
 struct Stream {
-    std::shared_ptr<Device> device;
+    std::shared_ptr<Device>  device;
+    std::vector<ggml_cgraph> waiting;  // started, not yet run
 };
 
 Stream & stream(ggml_backend_t backend) {
@@ -319,8 +321,18 @@ ggml_status backend_compute(ggml_backend_t backend, ggml_cgraph * graph) {
             return GGML_STATUS_FAILED;
         }
     }
-    ++open.device->stats.n_computes;
-    return ggml_backend_graph_compute(open.device->cpu, graph);
+    stream(backend).waiting.push_back(*graph);
+    return GGML_STATUS_SUCCESS;
+}
+
+// Runs as late as a GPU may.
+void backend_synchronize(ggml_backend_t backend) {
+    const Open open(stream(backend).device);
+    for (ggml_cgraph & graph : std::exchange(stream(backend).waiting, {})) {
+        ++open.device->stats.n_computes;
+        const ggml_status status = ggml_backend_graph_compute(open.device->cpu, &graph);
+        GT_CHECK(status == GGML_STATUS_SUCCESS, "ggml's CPU backend computes every graph");
+    }
 }
 
 ggml_guid kGuid = {0x67, 0x74, 0x2d, 0x66, 0x61, 0x6b, 0x65, 0x2d,
@@ -331,7 +343,8 @@ ggml_backend_t make_backend(std::shared_ptr<Device> d) {
     i.get_name      = backend_name;
     i.free          = backend_free;
     i.graph_compute = backend_compute;
-    return new ggml_backend{&kGuid, i, &d->dev, new Stream{d}};
+    i.synchronize   = backend_synchronize;
+    return new ggml_backend{&kGuid, i, &d->dev, new Stream{d, {}}};
 }
 
 // A second backend of the same device shares its memory.

@@ -4,7 +4,9 @@
 // graph compute, so that host code which dereferences a device pointer crashes at that line. Fresh
 // memory is filled with NaN. Memory is limited, and an allocation beyond the limit returns null, as
 // ggml expects. Graphs run on a private CPU backend: native ggml ops only, no custom ones, no tensors
-// of other devices. It does not simulate speed or asynchronous streams.
+// of other devices. They run when the backend is synchronized, no earlier: what does not wait for its result
+// reads what was there before. Our kernels have a stream of their own, which is as late (tests/cuda). It does
+// not simulate speed.
 // Read next: fake-backend.cpp, the same device as a module for `--device fake`.
 #pragma once
 

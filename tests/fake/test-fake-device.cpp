@@ -96,6 +96,22 @@ TEST_CASE("fake_device_computes_what_the_cpu_does", "[fake-device]") {
     CHECK(a.run(cpu.get()) == b.run(fake.get()));
 }
 
+TEST_CASE("a_graph_has_no_result_before_the_backend_is_synchronized", "[fake-device]") {
+    ggml_backend_ptr         fake(make_fake_device(0, 1, 0));
+    Net                      net(fake.get());
+    const std::vector<float> first = net.run(fake.get());
+    const auto               y     = [&] {
+        std::vector<float> v(ggml_nelements(net.y));
+        ggml_backend_tensor_get(net.y, v.data(), 0, ggml_nbytes(net.y));
+        return v;
+    };
+    Net::fill(net.x, 2.0f);
+    REQUIRE(ggml_backend_graph_compute_async(fake.get(), net.graph) == GGML_STATUS_SUCCESS);
+    CHECK(y() == first);  // a missing wait
+    ggml_backend_synchronize(fake.get());
+    CHECK(y() != first);
+}
+
 TEST_CASE("fake_device_counts_every_byte_that_crosses", "[fake-device]") {
     ggml_backend_ptr fake(make_fake_device(0, 1, 0));
     Net              net(fake.get());
