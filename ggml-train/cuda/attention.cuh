@@ -6,31 +6,19 @@
 // bits every time. F32 throughout.
 #pragma once
 
-#include "ggml-train/cuda/device.cuh"
-#include "ggml-train/cuda/kernels.h"
+#include "ggml-train/cuda/heads.cuh"
 
 namespace gt::cuda {
 
-constexpr int   kTile        = 32;  // columns processed at a time
-constexpr int   kAttnWarps   = 4;
-constexpr int   kAttnThreads = kAttnWarps * 32;
-constexpr float kMasked      = -1e30f;
+constexpr int kTile        = 32;  // columns processed at a time
+constexpr int kAttnWarps   = 4;
+constexpr int kAttnThreads = kAttnWarps * 32;
 
 // Rows per warp: as many as fit in 48 KB of shared memory. ND: head size in units of 32.
 template <int ND>
 constexpr int kRowsForward = 4;
 template <int ND>
 constexpr int kRowsBack = ND <= 2 ? 4 : 2;
-
-// Where a head of a token starts in qkv, and from token to token.
-struct Heads {
-    __device__ explicit Heads(const Attention & a) : H(a.H), Hkv(a.Hkv), D(a.D), T(a.T) {}
-    __device__ int64_t ld() const { return (H + 2 * Hkv) * D; }
-    __device__ int64_t q(int64_t h) const { return h * D; }
-    __device__ int64_t k(int64_t h) const { return (H + h) * D; }
-    __device__ int64_t v(int64_t h) const { return (H + Hkv + h) * D; }
-    int64_t            H, Hkv, D, T;
-};
 
 // Whether token t of sequence b sees a key.
 __device__ inline bool sees(const Attention & a, int64_t b, int64_t t, int64_t key) {

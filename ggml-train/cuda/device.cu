@@ -14,6 +14,16 @@ void set_device(int device) {
     check(cudaSetDevice(device), "device");
 }
 
+bool has_tensor_cores() {
+    int device = 0, major = 0;
+    check(cudaGetDevice(&device), "device");
+    check(
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+        "compute capability"
+    );
+    return major >= 8;
+}
+
 void * alloc(size_t bytes) {
     void * p = nullptr;
     check(cudaMalloc(&p, bytes), "memory");

@@ -29,6 +29,9 @@ int n_devices(const char ** why);
 // Selects the device for the calling thread.
 void set_device(int device);
 
+// Whether the selected device multiplies bf16 on tensor cores (sm_80 and later).
+bool has_tensor_cores();
+
 void * alloc(size_t bytes);  // never null
 void   free(void * p);
 void   copy_in(Stream s, void * device, const void * host, size_t bytes);
@@ -159,6 +162,20 @@ constexpr int64_t kMaxHead = 128;
 void attention(Stream s, const Attention & a, const float * qkv, float * o, float * lse);
 // delta [B x H x T] is scratch.
 void attention_back(
+    Stream            s,
+    const Attention & a,
+    const float *     qkv,
+    const float *     o,
+    const float *     lse,
+    const float *     d_o,
+    float *           delta,
+    float *           dqkv
+);
+
+// The same with products of bf16 on tensor cores, where the device has them and D is a multiple of four:
+// q, k, v, d_o, the weights and their gradients are rounded, sums and the softmax are F32.
+void attention_bf16(Stream s, const Attention & a, const float * qkv, float * o, float * lse);
+void attention_bf16_back(
     Stream            s,
     const Attention & a,
     const float *     qkv,

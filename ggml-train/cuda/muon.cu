@@ -27,7 +27,7 @@ float * orthogonalise(Stream s, int64_t rows, int64_t cols, int n_steps, float *
 
     auto *  parts   = static_cast<double *>(room);
     float * inverse = reinterpret_cast<float *>(parts + n_parts);
-    float * next    = reinterpret_cast<float *>(parts + n_parts + 1);
+    float * next    = reinterpret_cast<float *>(parts + orthogonalise_doubles(n));
     float * gram    = next + n;
     float * mixed   = gram + side * side;
 

@@ -1,8 +1,8 @@
 // ggml-train/cuda/muon.cuh — products of matrices with the bits of optim/math/fixed-gemm.cpp, and the other
 // steps of Muon.
 //
-// A block makes a tile of the product from tiles of its factors in shared memory. A thread keeps 8 x 4
-// sums in registers and adds to them in ascending order, one fused multiply-add after the other.
+// A block makes a tile of the product from tiles of its factors in shared memory, four floats at a time
+// where they are aligned. A thread keeps 8 x 4 sums in registers and adds to them in ascending order, one fused multiply-add after the other.
 #pragma once
 
 #include "ggml-train/cuda/exact.cuh"
@@ -80,20 +80,56 @@ struct Product {
     bool          symmetric = false;
 };
 
-// Elements [first, first + kSide) of a factor's n, for k in [k0, k0 + kDepth) of `depth`. In memory a
-// factor's elements lie side by side (across), or its k do. `absent` fills elements beyond the end.
+// Elements [first, first + kSide) of a factor's n, for kDepth values of k. In memory a factor's elements
+// lie side by side (across), or its k do. `absent` fills elements beyond the end.
 template <bool kAcross>
-__device__ inline void load_tile(
-    const float * from, int64_t n, int64_t first, int64_t depth, int64_t k0, float absent, Quad * to
-) {
-    for (int e = threadIdx.x; e < kSide * kDepth; e += kProductThreads) {
-        const int     i      = kAcross ? e % kSide : e / kDepth;
-        const int     k      = kAcross ? e / kSide : e % kDepth;
-        const bool    inside = first + i < n && k0 + k < depth;
-        const int64_t at     = kAcross ? (k0 + k) * n + first + i : (first + i) * depth + k0 + k;
-        to[k * kQuads + i / 4].v[i % 4] = inside ? from[at] : absent;
+struct Factor {
+    const float * from;
+    int64_t       n, depth, first;
+    float         absent;
+
+    // The first element and k of each four that this thread copies.
+    static constexpr int  kFours = kSide * kDepth / 4 / kProductThreads;
+    __device__ static int element(int i) {
+        const int e = i * kProductThreads + int(threadIdx.x);
+        return kAcross ? e % (kSide / 4) * 4 : e / (kDepth / 4);
     }
-}
+    __device__ static int k_of(int i) {
+        const int e = i * kProductThreads + int(threadIdx.x);
+        return kAcross ? e / (kSide / 4) : e % (kDepth / 4) * 4;
+    }
+
+    __device__ void fetch(int64_t k0, Quad (&to)[kFours]) const {
+        const int64_t lines = kAcross ? depth : n, width = kAcross ? n : depth;
+        const bool    aligned = width % 4 == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0;
+        for (int i = 0; i < kFours; ++i) {
+            const int64_t at = first + element(i), k = k0 + k_of(i);
+            const int64_t line = kAcross ? k : at, begin = kAcross ? at : k;
+            const int64_t left = line < lines ? width - begin : 0;
+            const float * x    = from + line * width + begin;
+            if (aligned && left >= 4) {
+                to[i] = *reinterpret_cast<const Quad *>(x);
+                continue;
+            }
+            for (int j = 0; j < 4; ++j) {
+                to[i].v[j] = j < left ? x[j] : absent;
+            }
+        }
+    }
+
+    __device__ static void store(const Quad (&four)[kFours], Quad * to) {
+        for (int i = 0; i < kFours; ++i) {
+            Quad * const at = to + k_of(i) * kQuads + element(i) / 4;
+            if constexpr (kAcross) {
+                *at = four[i];
+            } else {
+                for (int j = 0; j < 4; ++j) {
+                    at[j * kQuads].v[element(i) % 4] = four[i].v[j];
+                }
+            }
+        }
+    }
+};
 
 template <bool kAcrossA, bool kAcrossB>
 __global__ void __launch_bounds__(kProductThreads) product_kernel(Product p) {
@@ -105,18 +141,28 @@ __global__ void __launch_bounds__(kProductThreads) product_kernel(Product p) {
     }
     const int x = threadIdx.x % 16, y = threadIdx.x / 16;
     float     sum[8][4] = {};
+    // 0 times -0 is -0, which changes no sum, not even the sign of one that is zero
+    const Factor<kAcrossA> left{p.a, p.rows, p.depth, row0, 0.0f};
+    const Factor<kAcrossB> right{p.b, p.cols, p.depth, col0, -0.0f};
+    Quad                   next_a[left.kFours], next_b[right.kFours];
+    left.fetch(0, next_a);
+    right.fetch(0, next_b);
     for (int64_t k0 = 0; k0 < p.depth; k0 += kDepth) {
-        // 0 times -0 is -0, which changes no sum, not even the sign of one that is zero
-        load_tile<kAcrossA>(p.a, p.rows, row0, p.depth, k0, 0.0f, a);
-        load_tile<kAcrossB>(p.b, p.cols, col0, p.depth, k0, -0.0f, b);
+        left.store(next_a, a);
+        right.store(next_b, b);
         __syncthreads();
+        // the next tiles travel while these are multiplied
+        if (k0 + kDepth < p.depth) {
+            left.fetch(k0 + kDepth, next_a);
+            right.fetch(k0 + kDepth, next_b);
+        }
         for (int k = 0; k < kDepth; ++k) {
             const Quad upper = a[k * kQuads + y], lower = a[k * kQuads + 8 + y];
-            const Quad right = b[k * kQuads + x];
+            const Quad column = b[k * kQuads + x];
             for (int i = 0; i < 4; ++i) {
                 for (int j = 0; j < 4; ++j) {
-                    sum[i][j]     = __fmaf_rn(upper.v[i], right.v[j], sum[i][j]);
-                    sum[4 + i][j] = __fmaf_rn(lower.v[i], right.v[j], sum[4 + i][j]);
+                    sum[i][j]     = __fmaf_rn(upper.v[i], column.v[j], sum[i][j]);
+                    sum[4 + i][j] = __fmaf_rn(lower.v[i], column.v[j], sum[4 + i][j]);
                 }
             }
         }

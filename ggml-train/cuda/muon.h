@@ -21,11 +21,15 @@ void nesterov_sign(
     Stream s, int64_t n, const SignStep & step, const float * u, float * m, float * p
 );
 
+// Of the memory below: sums of squares, and what else comes before the matrices, which are then aligned.
+inline int64_t orthogonalise_doubles(int64_t n) {
+    return ((n + kSquaresPiece - 1) / kSquaresPiece + 2) / 2 * 2;
+}
+
 // Memory that orthogonalise needs beside the matrix.
 inline size_t orthogonalise_bytes(int64_t rows, int64_t cols) {
     const int64_t n = rows * cols, side = rows < cols ? rows : cols;
-    const int64_t n_doubles = (n + kSquaresPiece - 1) / kSquaresPiece + 1;
-    return static_cast<size_t>(n_doubles) * sizeof(double) +
+    return static_cast<size_t>(orthogonalise_doubles(n)) * sizeof(double) +
            static_cast<size_t>(n + 2 * side * side) * sizeof(float);
 }
 

@@ -13,6 +13,7 @@
     X(layer_norm) X(rms_norm) X(layer_norm_back) X(rms_norm_back) X(norm_back_params) X(sum_rows)  \
     X(gelu) X(gelu_back) X(swiglu) X(swiglu_back)                                                  \
     X(embedding) X(embedding_back) X(position_back) X(cross_entropy) X(attention) X(attention_back)\
+    X(attention_bf16) X(attention_bf16_back)                                                       \
     X(demo_extract) X(demo_give_back) X(demo_merge)                                                \
     X(take_sign) X(sgd) X(adamw)                                                                   \
     X(nesterov) X(nesterov_sign) X(orthogonalise)                                                  \

@@ -72,13 +72,13 @@ static void swiglu_back(const Kernels & k, const ggml_tensor * both, const Fused
 }
 
 static void attention(const Kernels & k, const ggml_tensor * o, const FusedParams & p) {
-    k.attention(
-        kStream, attention_of(p, rows(o), o->src[2]), data(o->src[0]), data(o), data(o->src[1])
-    );
+    const auto kernel = p.i[5] ? k.attention_bf16 : k.attention;
+    kernel(kStream, attention_of(p, rows(o), o->src[2]), data(o->src[0]), data(o), data(o->src[1]));
 }
 
 static void attention_back(const Kernels & k, const ggml_tensor * dqkv, const FusedParams & p) {
-    k.attention_back(
+    const auto kernel = p.i[5] ? k.attention_bf16_back : k.attention_back;
+    kernel(
         kStream, attention_of(p, rows(dqkv), dqkv->src[5]), data(dqkv->src[0]), data(dqkv->src[1]),
         data(dqkv->src[2]), data(dqkv->src[3]), data(dqkv->src[4]), data(dqkv)
     );

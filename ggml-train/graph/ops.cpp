@@ -231,7 +231,9 @@ ggml_tensor * Ops::attention(ggml_tensor * qkv, const AttentionShape & given) {
     }
     ggml_tensor *     lse    = leaf(s.T * s.H, ggml_nrows(qkv) / s.T);
     const FusedParams params = {
-        .i = {as_int(s.T), as_int(s.H), as_int(s.Hkv), as_int(s.D), s.causal}};
+        .i = {
+            as_int(s.T), as_int(s.H), as_int(s.Hkv), as_int(s.D), s.causal,
+            form_ == Form::device && compute_ == GGML_TYPE_BF16}};
     return fused_node(ctx_, kAttention, shape(qkv, s.H * s.D), {qkv, lse, s.positions}, params);
 }
 

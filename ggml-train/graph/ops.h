@@ -45,8 +45,8 @@ using GradRule = void (*)(Autograd & a, ggml_tensor * node, ggml_tensor * g);
 
 class Ops {
 public:
-    // compute: type of products with weights; F32 only in the fused form. Weights stay F32: the
-    // graph converts copies. backend: runs the graph; null: any.
+    // compute: type of products with weights, and of attention on devices if it is BF16; F32 only in the
+    // fused form. Weights stay F32: the graph converts copies. backend: runs the graph; null: any.
     Ops(ggml_context *  ctx,
         Form            form,
         ggml_type       compute = GGML_TYPE_F32,

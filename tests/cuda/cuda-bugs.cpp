@@ -21,7 +21,7 @@ static int run(int bug) {
     for (int i = 0; i < kN; ++i) {
         const float * tile = x.data() + i / cuda::kBugThreads * cuda::kBugThreads;
         want[i]            = tile[cuda::kBugThreads - 1 - i % cuda::kBugThreads] +
-                  *std::max_element(tile, tile + cuda::kBugThreads);
+                  *std::max_element(tile, tile + cuda::kBugThreads) + 1024.0f;
     }
     auto * dev_x   = static_cast<float *>(cuda::alloc(kN * sizeof(float)));
     auto * dev_out = static_cast<float *>(cuda::alloc(kN * sizeof(float)));
@@ -33,6 +33,7 @@ static int run(int bug) {
     cuda::launch(
         cuda::bugs_kernel, kBlocks, cuda::kBugThreads, 0, nullptr, bug, dev_x, dev_out, count
     );
+    cuda::launch(cuda::matrix_bugs_kernel, kBlocks, cuda::kBugThreads, 0, nullptr, bug, dev_out);
     cuda::copy_out(nullptr, out.data(), dev_out, kN * sizeof(float));
     cuda::copy_out(nullptr, &n, count, sizeof n);
     if (bug != 5) {

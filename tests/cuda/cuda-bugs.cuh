@@ -1,10 +1,11 @@
-// tests/cuda/cuda-bugs.cuh — a kernel with nine bugs to choose from; each must be detected.
+// tests/cuda/cuda-bugs.cuh — two kernels with twelve bugs to choose from; each must be detected.
 //
 // Every block adds to each element of its tile the largest of the tile, mirrored: shared memory, a
-// barrier, warp operations, a counter shared by blocks. bug 0: none. 4 and 5 are in host code.
+// barrier, warp operations, a counter shared by blocks. Then a product of matrices is added. bug 0: none. 4 and
+// 5 are in host code, from 10 on they are in the second kernel.
 #pragma once
 
-#include "ggml-train/cuda/device.cuh"
+#include "ggml-train/cuda/mma.cuh"
 
 namespace gt::cuda {
 
@@ -49,6 +50,27 @@ __global__ void __launch_bounds__(kBugThreads)
             atomicAdd(count, 1);
         }
     }
+}
+
+// Adds the sum over a product of ones, 16 x 16 with 16 x 8, halved: 16 in every element, 1024.
+__global__ void __launch_bounds__(kBugThreads) matrix_bugs_kernel(int bug, float * out) {
+    GT_SHARED(Floats4, tile, 33);  // a row of eight ones each; one more than the matrices have
+    unsigned * const words = reinterpret_cast<unsigned *>(tile);
+    const int        i     = threadIdx.x;
+    for (int w = i; w < 33 * 4; w += kBugThreads) {
+        words[w] = pack_bf16(1.0f, 1.0f);
+    }
+    if (bug != 10) {
+        __syncthreads();  // before the tile is read
+    }
+    float          c[4] = {};
+    unsigned       a[4];
+    const unsigned one = pack_bf16(1.0f, 1.0f);
+    load_matrices(a, words + (31 - i % 32) * 4 + (bug == 12 ? 1 : 0));
+    if (bug != 11 || i % 32 < 16) {  // half the lanes
+        multiply_add(c, a, one, one);
+    }
+    out[size_t(blockIdx.x) * kBugThreads + i] += warp_sum(c[0] + c[1] + c[2] + c[3]) / 2.0f;
 }
 
 }  // namespace gt::cuda

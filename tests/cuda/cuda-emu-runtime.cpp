@@ -153,7 +153,15 @@ cudaError_t cudaGetDeviceCount(int * n) {
     *n = 1;
     return cudaSuccess;
 }
+cudaError_t cudaGetDevice(int * device) {
+    *device = 0;
+    return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int) {
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int * value, cudaDeviceAttr, int) {
+    *value = 8;
     return cudaSuccess;
 }
 const char * cudaGetErrorString(cudaError_t error) {

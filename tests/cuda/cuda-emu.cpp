@@ -153,6 +153,21 @@ void * make_stack(char * stack) {
 
 // ---- warps ------------------------------------------------------------------------------------------
 
+// Runs a matrix instruction of a whole warp.
+void run_matrices(WarpOp op, const Thread * warp) {
+    const MatrixLane *  matrices[32];
+    const ProductLane * products[32];
+    for (int l = 0; l < 32; ++l) {
+        matrices[l] = reinterpret_cast<const MatrixLane *>(warp[l].value);
+        products[l] = reinterpret_cast<const ProductLane *>(warp[l].value);
+    }
+    if (op == WarpOp::product) {
+        multiply_tiles(products);
+    } else {
+        exchange_matrices(matrices, op == WarpOp::transposed);
+    }
+}
+
 // If all lanes of t's mask have arrived, sets their results and resumes them.
 void complete_warp(const Thread & t) {
     Thread *       warp = &B->threads[t.linear & ~31u];
@@ -174,6 +189,9 @@ void complete_warp(const Thread & t) {
             die("warp operation: lanes disagree on mask or operation");
         }
         vote |= unsigned(warp[l].value != 0) << l;
+    }
+    if (op >= WarpOp::matrices) {
+        run_matrices(op, warp);
     }
     for (unsigned l = 0; l < 32; ++l) {
         if ((mask >> l & 1) == 0) {

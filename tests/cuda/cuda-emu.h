@@ -12,6 +12,7 @@
 #pragma once
 
 #include "ggml-train/base/base.h"
+#include "matrix-unit.h"
 
 #include <cmath>
 #include <cstdint>
@@ -70,7 +71,8 @@ std::vector<Region> regions();
 
 // ---- called by kernels, through the macros below --------------------------------------------------
 
-enum class WarpOp { sync, shuffle, ballot };
+// matrices, transposed, product: `value` is the address of the lane's MatrixLane or ProductLane.
+enum class WarpOp { sync, shuffle, ballot, matrices, transposed, product };
 
 uint3    thread_index();
 uint3    block_index();
@@ -202,6 +204,7 @@ struct CUstream_st;
 using cudaStream_t = CUstream_st *;
 using cudaError_t  = int;
 enum { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 };
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75 };
 enum cudaMemcpyKind {
     cudaMemcpyHostToDevice = 1,
     cudaMemcpyDeviceToHost,
@@ -217,7 +220,9 @@ cudaError_t  cudaDeviceSynchronize();
 cudaError_t  cudaMemcpyAsync(void * to, const void * from, size_t n, cudaMemcpyKind, cudaStream_t);
 cudaError_t  cudaMemsetAsync(void * to, int value, size_t n, cudaStream_t);
 cudaError_t  cudaGetDeviceCount(int * n);
+cudaError_t  cudaGetDevice(int * device);
 cudaError_t  cudaSetDevice(int device);
+cudaError_t  cudaDeviceGetAttribute(int * value, cudaDeviceAttr, int device);  // of an sm_86
 const char * cudaGetErrorString(cudaError_t error);
 
 namespace cuda_emu {

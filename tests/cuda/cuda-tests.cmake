@@ -21,7 +21,7 @@ function(gt_cuda_emu name)
     add_library(${name}-kernels OBJECT cuda/cuda-emu-kernels.cpp)
     target_include_directories(${name}-kernels PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
     target_compile_options(${name}-kernels PRIVATE -O2 -g1 -ffp-contract=off ${ARGN})
-    add_library(${name} STATIC cuda/cuda-emu.cpp cuda/cuda-emu-runtime.cpp $<TARGET_OBJECTS:${name}-kernels>)
+    add_library(${name} STATIC cuda/cuda-emu.cpp cuda/cuda-emu-runtime.cpp cuda/matrix-unit.cpp $<TARGET_OBJECTS:${name}-kernels>)
     target_include_directories(${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
     target_link_libraries(${name} PUBLIC gt-base)
     target_link_options(${name} PUBLIC ${ARGN})
@@ -33,7 +33,7 @@ target_compile_definitions(gt-cuda-emu-asan PRIVATE GT_EMU_ASAN)
 target_compile_definitions(gt-cuda-emu-tsan PRIVATE GT_EMU_TSAN)
 
 # the same in the module of the fake device
-target_sources(ggml-fake PRIVATE cuda/cuda-emu.cpp cuda/cuda-emu-runtime.cpp cuda/cuda-emu-kernels.cpp
+target_sources(ggml-fake PRIVATE cuda/cuda-emu.cpp cuda/cuda-emu-runtime.cpp cuda/matrix-unit.cpp cuda/cuda-emu-kernels.cpp
     ${CMAKE_SOURCE_DIR}/ggml-train/cuda/table.cpp)
 target_include_directories(ggml-fake PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
 target_compile_options(ggml-fake PRIVATE -O2 -g1 -ffp-contract=off -ftls-model=initial-exec)
@@ -90,7 +90,7 @@ if(GT_HAS_CUDA_KERNELS)
 
     set(bugs_ptx ${CMAKE_CURRENT_BINARY_DIR}/cuda-bugs.ptx)
     add_custom_command(OUTPUT ${bugs_ptx}
-        COMMAND ${GT_NVCC} -std=c++20 -O3 -I${CMAKE_SOURCE_DIR} -arch=compute_75 -ptx
+        COMMAND ${GT_NVCC} -std=c++20 -O3 -I${CMAKE_SOURCE_DIR} -arch=compute_80 -ptx
                 ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda-bugs.cu -o ${bugs_ptx}
         DEPENDS cuda/cuda-bugs.cu cuda/cuda-bugs.cuh VERBATIM)
     add_custom_target(cuda-bugs-ptx DEPENDS ${bugs_ptx})
@@ -110,4 +110,10 @@ if(GT_HAS_CUDA_KERNELS)
     gt_ptx_check(muon-unasked muon)
     gt_ptx_check(norm norm)
     set_tests_properties(ptx-check-muon-unasked ptx-check-norm PROPERTIES WILL_FAIL ON)
+
+    find_program(GT_CUOBJDUMP cuobjdump PATHS /usr/local/cuda/bin)
+    add_test(NAME sass-check COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/sass-check.sh
+        ${CMAKE_BINARY_DIR}/cuda-usage/attention-mma.txt ${CMAKE_BINARY_DIR}/ggml-train/cuda/attention-mma.o
+        $<$<BOOL:${GT_CUOBJDUMP}>:${GT_CUOBJDUMP}>)
+    set_tests_properties(sass-check PROPERTIES LABELS unit)
 endif()

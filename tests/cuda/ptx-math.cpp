@@ -41,7 +41,19 @@ Instruction compare(const Line & l) {
     });
 }
 
+// Two floats to two bf16; the first operand becomes the upper half.
+static uint64_t bf16_pair(uint64_t high, uint64_t low) {
+    const auto round = [](uint64_t v) -> uint64_t {
+        const auto u = static_cast<uint32_t>(v);
+        return std::isnan(f32(v)) ? 0x7fff : (u + 0x7fffull + (u >> 16 & 1)) >> 16;
+    };
+    return round(high) << 16 | round(low);
+}
+
 Instruction convert(const Line & l) {
+    if (l.has("bf16x2")) {
+        return l.binary(bf16_pair);
+    }
     const std::string from = l.parts.back(), to = l.parts[l.parts.size() - 2];
     const int         wf = width_of(from), wt = width_of(to);
     const bool        toward_zero = l.has("rzi"), nearest = l.has("rni"), down = l.has("rmi"),

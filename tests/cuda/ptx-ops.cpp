@@ -230,6 +230,40 @@ Instruction warp_operation(const Line & l) {
     };
 }
 
+// ldmatrix {to}, [row];  mma.sync {d}, {a}, {b}, {c};
+Instruction matrix_operation(const Line & l) {
+    const bool product = l.op == "mma";
+    if (product ? !l.has("m16n8k16") || !l.has("bf16") || l.type != "f32"
+                : !l.has("x4") || !l.has("m8n8")) {
+        l.unknown();
+    }
+    std::vector<int> to;
+    for (const std::string & s : split(l.o[0], "{},")) {
+        to.push_back(register_of(l.k, s));
+    }
+    std::vector<Value> in;
+    for (size_t i = 1; product && i < l.o.size(); ++i) {
+        for (const std::string & s : split(l.o[i], "{},")) {
+            in.push_back(operand(l.k, s));
+        }
+    }
+    const Value row = product ? Value() : address(l.k, l.o[1]);
+    const char  op  = product ? 'p' : l.has("trans") ? 't' : 'm';
+    return [=](Machine & m, Thread & t) {
+        t.state     = State::at_warp;
+        t.op        = op;
+        t.mask      = 0xffffffffu;
+        t.to_matrix = to;
+        if (!product) {
+            memcpy(t.brings, access(m, t, Space::shared, row(m, t), 16, false), 16);
+        }
+        for (size_t i = 0; i < in.size(); ++i) {
+            t.brings[i] = static_cast<uint32_t>(in[i](m, t));
+        }
+        ++t.pc;
+    };
+}
+
 Instruction move(const Line & l) {
     const int half = 4 * l.w;  // bits
     if (l.o[0][0] == '{') {
@@ -315,6 +349,9 @@ Instruction choose(const Line & l) {
     }
     if (l.op == "shfl" || l.op == "vote" || l.op == "bar") {
         return warp_operation(l);
+    }
+    if (l.op == "ldmatrix" || l.op == "mma") {
+        return matrix_operation(l);
     }
     if (l.op == "setp") {
         return compare(l);

@@ -142,6 +142,38 @@ void Module::read(const std::string & file) {
 
 // ---- running -------------------------------------------------------------------------------------------
 
+// Runs a matrix instruction of a whole warp.
+static void run_matrices(char op, Thread * warp) {
+    cuda_emu::MatrixLane          matrices[32];
+    cuda_emu::ProductLane         products[32];
+    const cuda_emu::MatrixLane *  all_matrices[32];
+    const cuda_emu::ProductLane * all_products[32];
+    uint32_t                      words[32][4];
+    float                         c[32][4];
+    for (int l = 0; l < 32; ++l) {
+        const uint32_t * from = warp[l].brings;
+        std::memcpy(matrices[l].row, from, sizeof matrices[l].row);
+        std::memcpy(products[l].a, from, sizeof products[l].a);
+        std::memcpy(products[l].b, from + 4, sizeof products[l].b);
+        std::memcpy(c[l], from + 6, sizeof c[l]);
+        matrices[l].to  = words[l];
+        products[l].c   = c[l];
+        all_matrices[l] = &matrices[l];
+        all_products[l] = &products[l];
+    }
+    if (op == 'p') {
+        cuda_emu::multiply_tiles(all_products);
+        std::memcpy(words, c, sizeof words);
+    } else {
+        cuda_emu::exchange_matrices(all_matrices, op == 't');
+    }
+    for (int l = 0; l < 32; ++l) {
+        for (int i = 0; i < 4; ++i) {
+            warp[l].r[warp[l].to_matrix[i]] = words[l][i];
+        }
+    }
+}
+
 // If all lanes of t's mask have arrived, sets their results and resumes them.
 static void complete_warp(Machine & m, const Thread & t) {
     Thread *       warp = &m.threads[t.linear & ~31u];
@@ -164,6 +196,10 @@ static void complete_warp(Machine & m, const Thread & t) {
         }
         vote |= static_cast<uint32_t>(warp[l].value != 0) << l;
     }
+    const bool of_matrices = op == 'm' || op == 't' || op == 'p';
+    if (of_matrices) {
+        run_matrices(op, warp);
+    }
     for (uint32_t l = 0; l < 32; ++l) {
         Thread & x = warp[l];
         if ((mask >> l & 1) == 0) {
@@ -171,6 +207,8 @@ static void complete_warp(Machine & m, const Thread & t) {
         }
         if (op == 's') {
             ++x.n_warp;
+        } else if (of_matrices) {
+            // run_matrices has set them
         } else if (op == 'v') {
             x.r[x.to] = vote;
         } else {

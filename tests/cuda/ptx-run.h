@@ -54,12 +54,15 @@ struct Thread {
     uint32_t                   linear = 0, index[3] = {};
     uint32_t                   n_barrier = 0, n_warp = 0;  // epochs, to detect races
     uint64_t                   n_read = 0;                 // bytes of device memory
-    // the warp operation it waits for: 's'ync, 'v'ote, or a shuffle: 'd'own 'u'p 'b'utterfly 'i'ndex
-    char     op     = 0;
-    uint32_t mask   = 0;
-    uint64_t value  = 0;
-    int      source = 0, to = -1, to_inside = -1;  // registers
-    bool     inside = true;
+    // the warp operation it waits for: 's'ync, 'v'ote, a shuffle: 'd'own 'u'p 'b'utterfly 'i'ndex, or one
+    // of matrices: 'm' ldmatrix, 't' transposed, 'p'roduct
+    char             op     = 0;
+    uint32_t         mask   = 0;
+    uint64_t         value  = 0;
+    int              source = 0, to = -1, to_inside = -1;  // registers
+    bool             inside     = true;
+    uint32_t         brings[10] = {};  // to a matrix operation: a row, or A, B and C
+    std::vector<int> to_matrix;        // registers
 };
 
 // The last access to a byte: thread, block, epochs.

@@ -1,4 +1,4 @@
-// Nine kinds of bugs in a kernel are detected: by the emulator, by a sanitizer, or by the PTX
+// Twelve kinds of bugs in a kernel are detected: by the emulator, by a sanitizer, or by the PTX
 // interpreter. The kernel without a bug passes everywhere.
 #include "ggml-train/base/base.h"
 #include "tests/catch.h"
@@ -53,7 +53,7 @@ TEST_CASE("a_kernel_without_bugs_raises_no_alarm", "[cuda]") {
     }
 }
 
-TEST_CASE("nine_kinds_of_bugs_are_caught", "[cuda]") {
+TEST_CASE("twelve_kinds_of_bugs_are_caught", "[cuda]") {
     const std::vector<Expected> catches = {
         {1, "missing barrier, wrong result", kPlain, 3, ""},
         {1, "missing barrier, race", kTsan, 66, "data race"},
@@ -67,6 +67,9 @@ TEST_CASE("nine_kinds_of_bugs_are_caught", "[cuda]") {
         {7, "race between blocks", kTsan, 66, "data race"},
         {8, "shuffle without half its lanes", kPlain, 128 + SIGABRT, "deadlock"},
         {9, "overrun of a shared array", kAsan, 1, "use-after-poison"},
+        {10, "matrix read before the barrier, race", kTsan, 66, "data race"},
+        {11, "product of half a warp", kPlain, 128 + SIGABRT, "lanes disagree"},
+        {12, "row of a matrix that is not aligned", kPlain, 128 + SIGABRT, "not aligned"},
     };
     for (const Expected & c : catches) {
         for (const char * order : {"up", "down", "random"}) {
@@ -90,6 +93,9 @@ TEST_CASE("the_ptx_interpreter_catches_the_kernels_bugs", "[cuda][ptx]") {
         {7, "race between blocks", kPlain, 4, "race between blocks"},
         {8, "shuffle without half its lanes", kPlain, 4, "deadlock"},
         {9, "overrun of a shared array", kPlain, 4, "shared access out of bounds"},
+        {10, "matrix read before the barrier", kPlain, 4, "race with a"},
+        {11, "product of half a warp", kPlain, 4, "lanes disagree"},
+        {12, "row of a matrix that is not aligned", kPlain, 4, "misaligned"},
     };
     for (const Expected & c : catches) {
         const Outcome o = run(c.by, c.bug, "up", GT_BUGS_PTX);

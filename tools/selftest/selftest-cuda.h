@@ -2,7 +2,7 @@
 //
 // The same tables run on a GPU (selftest --cuda), under the emulator (plain, asan, tsan) and on nvcc's PTX
 // (tests/cuda/test-cuda-kernels.cpp). Shapes are not multiples of blocks, tiles or warps.
-// selftest-cuda.cpp: forward and backward, within rounding. selftest-cuda-demo.cpp and -muon.cpp: the
+// selftest-cuda.cpp, selftest-attention.cpp: forward and backward, within rounding. selftest-cuda-demo.cpp and -muon.cpp: the
 // optimizer, bit for bit, because hosts must agree.
 #pragma once
 
@@ -69,12 +69,22 @@ public:
     }
     bool small() const { return options_.small; }
 
+    // Each difference may be more[i], and `limit` times the largest value beyond that.
+    void within(
+        const std::string &         name,
+        const std::vector<float> &  got,
+        const std::vector<float> &  want,
+        double                      limit,
+        const std::vector<double> & more
+    );
     void close(
         const std::string &        name,
         const std::vector<float> & got,
         const std::vector<float> & want,
         double                     limit
-    );
+    ) {
+        within(name, got, want, limit, {});
+    }
     template <class T>
     void same(const std::string & name, const std::vector<T> & got, const std::vector<T> & want) {
         add_same(name, got.size() == want.size(), got.data(), want.data(), want.size() * sizeof(T));
@@ -93,6 +103,7 @@ private:
 std::vector<float> selftest_values(int64_t n, uint64_t seed, float scale = 1.0f);
 
 void selftest_cuda_layers(SelftestTable & table);
+void selftest_cuda_attention(SelftestTable & table);
 void selftest_cuda_demo(SelftestTable & table);
 void selftest_cuda_muon(SelftestTable & table);
 
