@@ -146,8 +146,8 @@ void print_choice(const PlanFlags & f, const ModelFile & model) {
     print_place(run, cost);
 }
 
-// How many samples at a time fit the usual sizes of NVIDIA's GPUs, with Muon. What loco keeps is in host
-// memory.
+// How many samples at a time fit the usual sizes of NVIDIA's GPUs, alone with AdamW: two floats of state per
+// weight. loco with Muon keeps one there, the rest in host memory.
 void print_gpus(const PlanFlags & f, const ModelFile & model) {
     RunPlan plan;
     plan.T     = f.context;
