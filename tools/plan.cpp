@@ -5,11 +5,14 @@
 //
 // For each replicator: bytes per round, seconds per step on the given links, GB per day. A step takes the
 // time of the gradient plus that of the transfer, or with overlap the longer of the two. The hub is on the
-// line of its host, in hosts.txt the first with an address; without --nodes, the first one.
+// line of its host, in hosts.txt the first with an address; without --nodes, the first one. Last come the GPUs
+// that have the memory to train the model.
+#include "ggml-train/base/text.h"
 #include "ggml-train/shard/weights.h"
 #include "models/init.h"
 #include "tools/cli/flags.h"
 #include "tools/train/cost.h"
+#include "tools/train/memory-plan.h"
 #include "tools/train/train-flags.h"
 #include "tools/verbs.h"
 
@@ -143,6 +146,32 @@ void print_choice(const PlanFlags & f, const ModelFile & model) {
     print_place(run, cost);
 }
 
+// How many samples at a time fit the usual sizes of NVIDIA's GPUs, alone with AdamW: two floats of state per
+// weight. loco with Muon keeps one there, the rest in host memory.
+void print_gpus(const PlanFlags & f, const ModelFile & model) {
+    RunPlan plan;
+    plan.T     = f.context;
+    plan.batch = plan.micro = f.batch;
+    plan.optim              = f.optim;
+    plan.optim.replicator   = "none";
+    std::printf("\n");
+    for (const int gb : {12, 24}) {
+        const CardFit card = fit_card(plan, model.config, gb * 1073741824.0);
+        const char *  how  = card.fit.recompute ? " --recompute" : "";
+        const auto    need = bytes_text(static_cast<uint64_t>(card.need));
+        if (card.fits) {
+            std::printf(
+                "a GPU of %d GB trains it with --micro %lld%s (%s)\n", gb,
+                static_cast<long long>(card.fit.micro), how, need.c_str()
+            );
+        } else {
+            std::printf(
+                "a GPU of %d GB is too small: %s with --micro 1%s\n", gb, need.c_str(), how
+            );
+        }
+    }
+}
+
 }  // namespace
 
 int gt::plan_main(Flags & flags, int argc, char ** argv) {
@@ -164,5 +193,6 @@ int gt::plan_main(Flags & flags, int argc, char ** argv) {
         f.compute > 0.0 ? f.compute : gradient_seconds(model, f.context, f.batch, {}, threads);
     print_plan(f, model);
     print_choice(f, model);
+    print_gpus(f, model);
     return 0;
 }

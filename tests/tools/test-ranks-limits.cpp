@@ -95,7 +95,7 @@ TEST_CASE("sharding_and_micro_batch_follow_from_the_memory_of_a_rank", "[device]
             on_first(ranks, [&] {
                 const size_t taken =
                     memory.weights + memory.state + memory.window + memory.activations;
-                const double plan = MemoryPlan(f, model.config).need(f.shard, f.micro);
+                const double plan = MemoryPlan(f, model.config, form_of(f)).need(f.shard, f.micro);
                 INFO(f.shard << ", micro " << f.micro << ": " << taken << " of " << plan);
                 CHECK(static_cast<double>(taken) < 1.05 * plan);
                 CHECK(static_cast<double>(taken) > 0.6 * plan);
@@ -108,9 +108,9 @@ TEST_CASE("activations_are_recomputed_if_nothing_else_fits", "[device]") {
     const ModelConfig config = wide();
     RunPlan           f      = some_plan(1, "none", 16, 16);
     f.optim.chunk            = "16x16";
-    const double kept        = MemoryPlan(f, config).need("none", 16);
+    const double kept        = MemoryPlan(f, config, form_of(f)).need("none", 16);
     f.recompute              = true;
-    const double again       = MemoryPlan(f, config).need("none", 16);
+    const double again       = MemoryPlan(f, config, form_of(f)).need("none", 16);
     f.recompute              = false;
     REQUIRE(again < 0.8 * kept);
 
@@ -121,6 +121,25 @@ TEST_CASE("activations_are_recomputed_if_nothing_else_fits", "[device]") {
     };
     CHECK_FALSE(with(1.3 * kept));
     CHECK(with((kept + again) / 2.0));
+}
+
+TEST_CASE("a_gpu_that_is_not_there_fits_what_the_same_one_would") {
+    const ModelConfig config = wide();
+    RunPlan           f      = some_plan(1, "none", 16, 16);
+    f.optim.chunk            = "16x16";
+    f.device                 = "fake";
+    constexpr double kUsable = 0.9;
+    const double     needs   = MemoryPlan(f, config, Form::device).need("none", 16) / kUsable;
+    f.device                 = "cpu";
+    const CardFit fits = fit_card(f, config, 1.01 * needs), less = fit_card(f, config, 0.8 * needs);
+    CHECK(fits.fits);
+    CHECK(fits.fit.micro == 16);
+    CHECK(less.fits);
+    CHECK(less.fit.micro < 16);
+    const CardFit none = fit_card(f, config, 1e3);
+    CHECK_FALSE(none.fits);
+    CHECK(none.fit.recompute);
+    CHECK(none.fit.micro == 1);
 }
 
 // --- failures --------------------------------------------------------------------------------------

@@ -21,8 +21,9 @@ static double state_per_weight(const OptimOptions & optim) {
 }
 
 // The graphs are planned, not run.
-MemoryPlan::PerBatch
-MemoryPlan::activations(const ModelConfig & whole, int64_t n_blocks, const RunPlan & plan) {
+MemoryPlan::PerBatch MemoryPlan::activations(
+    const ModelConfig & whole, int64_t n_blocks, const RunPlan & plan, Form form
+) {
     ModelConfig config = whole;
     config.n_layer     = n_blocks;
     const Backend backend("cpu", 1);
@@ -35,7 +36,7 @@ MemoryPlan::activations(const ModelConfig & whole, int64_t n_blocks, const RunPl
                 .image_size  = config.image_size,
                 .image_width = config.image_width,
                 .channels    = config.channels,
-                .form        = form_of(plan),
+                .form        = form,
                 .recompute   = plan.recompute ? Recompute::all : Recompute::cheap,
                 .mixup       = plan.mixup,
                 .depth       = plan.depth,
@@ -48,7 +49,7 @@ MemoryPlan::activations(const ModelConfig & whole, int64_t n_blocks, const RunPl
     return {.fixed = std::max(0.0, one - each), .each = each};
 }
 
-MemoryPlan::MemoryPlan(const RunPlan & plan, const ModelConfig & config) {
+MemoryPlan::MemoryPlan(const RunPlan & plan, const ModelConfig & config, Form form) {
     ModelConfig window = config;
     window.n_layer     = std::min(config.n_layer, kWindowBlocks);
     n_weights_         = static_cast<double>(n_params(config));
@@ -57,12 +58,12 @@ MemoryPlan::MemoryPlan(const RunPlan & plan, const ModelConfig & config) {
     n_blocks_          = static_cast<double>(config.n_layer);
     state_             = state_per_weight(plan.optim);
     if (const BaseWeights * base = config.lora.base.get()) {
-        base_ = form_of(plan) == Form::fused ? static_cast<double>(base->n_bytes()) / n_ranks_
-                                             : static_cast<double>(base->n_bytes_on_device());
+        base_ = form == Form::fused ? static_cast<double>(base->n_bytes()) / n_ranks_
+                                    : static_cast<double>(base->n_bytes_on_device());
     }
-    first_ = activations(config, 1, plan);
+    first_ = activations(config, 1, plan, form);
     if (config.n_layer > 1) {  // an adapter's base has no more
-        const auto two = activations(config, 2, plan);
+        const auto two = activations(config, 2, plan, form);
         more_          = {.fixed = two.fixed - first_.fixed, .each = two.each - first_.each};
     }
     kept_ = sizeof(float) * static_cast<double>(config.n_embd * plan.T);
@@ -93,11 +94,12 @@ int64_t divide_batch(int64_t batch, int64_t most, int n_ranks) {
     return best;
 }
 
+constexpr double kUsable = 0.9;  // of a memory; the rest is for libraries and other programs
+
 // Memory for one rank in bytes: on the host a part of all there is, the same each time; on a device what
 // other programs leave free. 0: unknown.
 static double memory_of(const RunPlan & plan) {
-    constexpr double kUsable = 0.9;  // the rest is for libraries and other programs
-    const DeviceSpec spec    = parse_devices(plan.device)[0];
+    const DeviceSpec spec = parse_devices(plan.device)[0];
     const Backend    backend(spec, 1);
     size_t           free = 0, total = 0;
     ggml_backend_dev_memory(ggml_backend_get_device(backend.get()), &free, &total);
@@ -105,23 +107,17 @@ static double memory_of(const RunPlan & plan) {
                              : static_cast<double>(free) * kUsable;
 }
 
-// What is fitted: the smallest need that was found, and whether it fits.
-struct Trial {
-    MemoryFit fit;
-    double    need = 0.0;
-    bool      fits = false;
-};
-
-static Trial
-try_memory(const RunPlan & plan, const ModelConfig & config, bool fixed, double memory) {
+// The smallest need that was found, and whether it fits.
+static CardFit
+try_shards(const RunPlan & plan, const ModelConfig & config, Form form, bool fixed, double memory) {
     const int64_t            most = divide_batch(plan.batch, plan.micro, plan.ranks);
     std::vector<std::string> shards{plan.shard};
     if (plan.shard == "auto") {
         shards = plan.ranks == 1 ? std::vector<std::string>{"none"}
                                  : std::vector<std::string>{"optimizer", "full"};
     }
-    const MemoryPlan memory_plan(plan, config);
-    Trial            trial;
+    const MemoryPlan memory_plan(plan, config, form);
+    CardFit          trial;
     for (const std::string & shard : shards) {
         MemoryFit & fit = trial.fit;
         fit             = {shard, most, plan.recompute};
@@ -138,6 +134,21 @@ try_memory(const RunPlan & plan, const ModelConfig & config, bool fixed, double 
     return trial;
 }
 
+static CardFit
+try_memory(const RunPlan & plan, const ModelConfig & config, Form form, bool fixed, double memory) {
+    const CardFit trial = try_shards(plan, config, form, fixed, memory);
+    if (trial.fits || plan.recompute) {
+        return trial;
+    }
+    RunPlan again   = plan;
+    again.recompute = true;
+    return try_shards(again, config, form, fixed, memory);
+}
+
+CardFit fit_card(const RunPlan & plan, const ModelConfig & config, double bytes) {
+    return try_memory(plan, config, Form::device, false, kUsable * bytes);
+}
+
 MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixed) {
     if (fixed && plan.micro < plan.batch && plan.batch % plan.micro != 0) {
         throw UsageError(format(
@@ -145,13 +156,8 @@ MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixe
             static_cast<long long>(plan.micro), static_cast<long long>(plan.batch)
         ));
     }
-    const double memory = memory_of(plan);
-    Trial        trial  = try_memory(plan, config, fixed, memory);
-    if (!trial.fits && !plan.recompute) {
-        RunPlan again   = plan;
-        again.recompute = true;
-        trial           = try_memory(again, config, fixed, memory);
-    }
+    const double  memory = memory_of(plan);
+    const CardFit trial  = try_memory(plan, config, form_of(plan), fixed, memory);
     if (!trial.fits) {
         const auto text = [](double bytes) { return bytes_text(static_cast<uint64_t>(bytes)); };
         std::fprintf(

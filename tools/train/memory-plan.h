@@ -2,6 +2,7 @@
 // it fits.
 #pragma once
 
+#include "ggml-train/graph/ops.h"
 #include "models/model-config.h"
 #include "tools/train/train-flags.h"
 
@@ -11,7 +12,7 @@ class MemoryPlan {
 public:
     // Measures a model of one and of two blocks with one and with two samples. Blocks and samples add
     // up; what does not depend on the samples (copies of weights, a chunk of logits) is counted once.
-    MemoryPlan(const RunPlan & plan, const ModelConfig & config);
+    MemoryPlan(const RunPlan & plan, const ModelConfig & config, Form form);
 
     // Bytes of one rank.
     double need(const std::string & shard, int64_t micro) const;
@@ -26,7 +27,8 @@ private:
     struct PerBatch {
         double fixed = 0, each = 0;
     };
-    static PerBatch activations(const ModelConfig & config, int64_t n_blocks, const RunPlan & plan);
+    static PerBatch
+    activations(const ModelConfig & config, int64_t n_blocks, const RunPlan & plan, Form form);
 
     PerBatch first_, more_;  // of the first block with embedding and head, of every other
     double   kept_ = 0;      // the input of a block, for each sample
@@ -45,5 +47,13 @@ struct MemoryFit {
 // The least sharding (if plan.shard is auto) and the largest micro-batch up to plan.micro that fit the
 // memory of a rank's device; if not even one sample does, the same with recomputed activations. fixed: the micro-batch was given and stays.
 MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixed);
+
+// The same for an NVIDIA GPU of `bytes` that need not be there.
+struct CardFit {
+    MemoryFit fit;
+    double    need = 0.0;  // bytes
+    bool      fits = false;
+};
+CardFit fit_card(const RunPlan & plan, const ModelConfig & config, double bytes);
 
 }  // namespace gt
