@@ -281,17 +281,16 @@ static std::unique_ptr<Optimizer> make_plain(
         );
     }
     return make_local_steps(
-        std::move(parts), {.residual_decay = r.replicator.decays_residual ? o.residual_decay : 1.0f,
-                           .outer_lr = o.outer_lr >= 0.0f ? o.outer_lr : r.replicator.outer_lr,
-                           .outer_momentum = o.outer_momentum >= 0.0f ? o.outer_momentum
-                                                                      : r.replicator.outer_momentum,
-                           .restore_norm   = r.restore_norm,
-                           .correction     = correction_of_round(
-                               r.correction, o.muon_momentum, r.every * r.fragments
-                           ),
-                           .fragments      = r.fragments,
-                           .sign           = r.sign,
-                           .overlap        = o.overlap}
+        std::move(parts),
+        {.residual_decay = r.replicator.decays_residual ? o.residual_decay : 1.0f,
+         .outer_lr       = o.outer_lr >= 0.0f ? o.outer_lr : r.replicator.outer_lr,
+         .outer_momentum =
+             o.outer_momentum >= 0.0f ? o.outer_momentum : r.replicator.outer_momentum,
+         .restore_norm = r.restore_norm,
+         .correction   = correction_of_round(r.correction, o.muon_momentum, r.every * r.fragments),
+         .fragments    = r.fragments,
+         .sign         = r.sign,
+         .overlap      = o.overlap}
     );
 }
 
