@@ -78,6 +78,16 @@ struct Resolved {
     bool sends() const { return replicator.make != nullptr; }
 };
 
+// The correction of one round, of which later ones add up to `sum`: what the momentum keeps of a round until
+// the next one of the same fragment is decay^steps.
+static float correction_of_round(float sum, float decay, uint64_t steps) {
+    float kept = 1.0f;
+    for (uint64_t i = 0; i < steps; ++i) {
+        kept = kept * decay;
+    }
+    return sum * (1.0f - kept);
+}
+
 static bool is_on(const std::string & text, bool by_default) {
     return text == "auto" ? by_default : text == "on";
 }
@@ -271,15 +281,16 @@ static std::unique_ptr<Optimizer> make_plain(
         );
     }
     return make_local_steps(
-        std::move(parts), {.residual_decay = r.replicator.decays_residual ? o.residual_decay : 1.0f,
-                           .outer_lr = o.outer_lr >= 0.0f ? o.outer_lr : r.replicator.outer_lr,
-                           .outer_momentum = o.outer_momentum >= 0.0f ? o.outer_momentum
-                                                                      : r.replicator.outer_momentum,
-                           .restore_norm   = r.restore_norm,
-                           .correction     = r.correction,
-                           .fragments      = r.fragments,
-                           .sign           = r.sign,
-                           .overlap        = o.overlap}
+        std::move(parts),
+        {.residual_decay = r.replicator.decays_residual ? o.residual_decay : 1.0f,
+         .outer_lr       = o.outer_lr >= 0.0f ? o.outer_lr : r.replicator.outer_lr,
+         .outer_momentum =
+             o.outer_momentum >= 0.0f ? o.outer_momentum : r.replicator.outer_momentum,
+         .restore_norm = r.restore_norm,
+         .correction   = correction_of_round(r.correction, o.muon_momentum, r.every * r.fragments),
+         .fragments    = r.fragments,
+         .sign         = r.sign,
+         .overlap      = o.overlap}
     );
 }
 

@@ -130,8 +130,8 @@ struct OptimOptions {
         );
         visit(
             "momentum-correction", correction,
-            "local steps with muon: how far a round turns a host's momentum to the mean change; "
-            "-1: 0.1 (loco) or 0",
+            "local steps with muon: how far rounds turn a host's momentum to the mean change, in "
+            "all; -1: 0.3 (loco) or 0",
             {}, -1, 1
         );
         visit(

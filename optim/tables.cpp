@@ -76,7 +76,7 @@ std::vector<ReplicatorRow> & replicators() {
          .fragments      = 4,
          .outer_lr       = 1.0f,
          .outer_momentum = 0.0f,
-         .correction     = 0.1f,
+         .correction     = 0.3f,
          .restores_norm  = true,
          .make           = make_fragments},
         {.id     = 7,

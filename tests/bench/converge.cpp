@@ -4,8 +4,10 @@
 //
 // Prints a line of JSON. The driver, converge.py, prepares the data, runs this for every row of its table,
 // and makes a table and a plot.
+#include "models/model-file.h"
 #include "models/presets.h"
 #include "models/text/token-data.h"
+#include "models/text/tokenizer.h"
 #include "models/vision/classifier.h"
 #include "tests/bench/converge-sim.h"
 #include "tools/cli/flags.h"
@@ -17,7 +19,7 @@ using namespace gt;
 namespace {
 
 struct BenchFlags {
-    std::string task = "text", data, preset = "gpt-tiny";
+    std::string task = "text", data, preset = "gpt-tiny", save;
     int64_t     batch = 0, context = 128;
     SimRun      run{.schedule = {.lr = 8e-3f, .warmup = 40, .steps = 400}};
 
@@ -28,6 +30,7 @@ struct BenchFlags {
         visit("preset", preset, "text: the model");
         visit("batch", batch, "samples per host and step; 0: 4 of text, 16 pictures");
         visit("context", context, "text: tokens of a sample");
+        visit("save", save, "text: write the model to this file");
         visit("hosts", run.n_hosts, "simulated hosts");
         visit("threads", run.n_threads, "threads");
         visit("seed", run.seed, "of weights and samples");
@@ -49,7 +52,15 @@ public:
         task.train          = [this, seed = f.run.seed](uint64_t step, const std::string & host) {
             return data_.train(seed, step, host, 0, task.B, task.T);
         };
-        task.validate = [this](Backend & backend, Transformer & model) {
+        task.validate = [this, save = f.save](Backend & backend, Transformer & model) {
+            if (!save.empty()) {
+                ModelFile file = empty_model(task.config);
+                file.keys      = find_vocabulary("bytes");
+                for (ModelTensor & tensor : file.tensors) {
+                    model.weights().get(model.weights().at(tensor.spec.name), tensor.data);
+                }
+                save_model(save, file);
+            }
             StepGraph graph(
                 backend, model, {.B = task.B, .T = task.T, .goal = GraphOptions::Goal::loss}
             );

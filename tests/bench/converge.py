@@ -2,7 +2,7 @@
 """What pooling machines is worth: the share of full synchronisation's gain that each setting keeps.
 
     converge.py BIN_DIR RESULTS.jsonl [--task text|pictures] [--steps 1200] [--hosts 4] [--seeds 1,2,3]
-                [--rows NAME,...] [--tune] [--jobs 2] [--plot FILE.svg] [--only-table]
+                [--rows NAME,...] [--tune] [--jobs 2] [--plot FILE.svg] [--only-table] [--save FOLDER]
 
 Simulated hosts, each with its own samples: a byte GPT of 0.8M weights on Debian's King James Bible (4 x 128
 bytes per host and step), or a ViT of 0.2M weights on Fashion-MNIST (16 images per host and step).
@@ -12,7 +12,8 @@ bytes per host and step), or a ViT of 0.2M weights on Fashion-MNIST (16 images p
 --tune runs every row with another seed and a third of the steps at rates a factor of 1.5 to 2 apart, and at
 two warm-ups, until the best rate lies inside those tried; the report then uses the best. Without tuned runs
 in RESULTS a row takes the rate of the table below. Finished runs are kept in RESULTS, so it can be
-interrupted. Prints a table and one line of JSON. --plot needs matplotlib."""
+interrupted. --save keeps the models of text for adapt.py. Prints a table and one line of JSON. --plot needs
+matplotlib."""
 
 import argparse
 import json
@@ -34,7 +35,7 @@ ROWS = {
     "AdamW alone": ("--replicator none --rule adamw", 4e-3, 100, 2),
     "AdamW everything": ("--replicator full --rule adamw", 8e-3, 100, 3),
     "loco": ("--replicator loco", 8e-3, 40, 4),
-    "loco 15 fragments": ("--replicator loco --fragments 15", 1.2e-2, 40, 4),
+    "loco 14 fragments": ("--replicator loco --fragments 14", 8e-3, 40, 4),
     "loco uncorrected": ("--replicator loco --momentum-correction 0", 8e-3, 40, 3),
     "loco 15 fragments uncorrected": ("--replicator loco --fragments 15 --momentum-correction 0", 1.2e-2, 40, 3),
     "loco norm not restored": ("--replicator loco --restore-norm off", 8e-3, 40, 4),
@@ -103,6 +104,8 @@ class Runs:
         flags = ROWS[run["name"]][0].split()
         for name in ("task", "lr", "warmup", "seed", "steps"):
             flags += [f"--{name}", str(run[name])]
+        if self.args.save and run["task"] == "text":
+            flags += ["--save", f"{self.args.save}/{run['name'].replace(' ', '-')}-{run['seed']}.gguf"]
         # the first host is validated; of hosts alone the others do not matter
         flags += ["--hosts", "1" if "none" in flags else str(run["hosts"])]
         done = subprocess.run([f"{self.args.bin_dir}/bench-converge", "--data", data, *flags], check=True, capture_output=True, text=True)
@@ -197,6 +200,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--plot")
+    parser.add_argument("--save")
     parser.add_argument("--only-table", action="store_true")
     args = parser.parse_args()
     names = args.rows or list(ROWS)
