@@ -18,10 +18,10 @@ struct ParamView {
     std::array<int64_t, 4> ne{
         1, 1, 1, 1};  // real shape of the whole tensor, ggml order, never padded
     ParamKind        kind      = ParamKind::matrix;
-    int64_t          row_begin = 0;  // rows of the matrix of ne[last] rows; a vector counts
-    int64_t          row_end   = 0;  // as one column: its rows are its elements
-    std::span<float> weight;         // the owned rows, contiguous
-    std::span<float> grad;
+    int64_t          row_begin = 0;     // rows of the matrix of ne[last] rows; a vector counts
+    int64_t          row_end   = 0;     // as one column: its rows are its elements
+    std::span<float> weight;            // the owned rows, contiguous
+    std::span<float> grad;              // likewise; empty: only its device has it
     Device *         device = nullptr;  // whose memory holds both; null: the host's
     float            rate   = 1.0f;     // factor on the learning rate; 0: frozen
 };
@@ -31,12 +31,12 @@ struct StateTensor {
     std::string      name;
     std::span<float> values;
     bool     shared = false;    // equal on all hosts (AdamW moments) or this host's own (residual)
-    Device * device = nullptr;  // whose memory; null: the host's
+    Memory * memory = nullptr;  // null: the host's
     // Only for shared tensors: memory that starts as a copy of this tensor and then changes on each
     // host by itself (local steps). A weight in this list is not shared itself.
     std::vector<Floats> derived{};
 
-    Floats floats() const { return {values, device}; }
+    Floats floats() const { return {values, memory}; }
 };
 struct StateCounter {
     std::string name;

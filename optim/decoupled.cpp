@@ -20,27 +20,15 @@ public:
         : RankOptimizer(std::move(parts)), options_(options),
           momentum_(parts_.units->make_state()) {}
 
-    // Q = mean(q of every host);  u = restore(Q);  u = sign(u);  p = rule(p, u)
     void apply(const Round & round) override {
-        const Inbox inbox(*parts_.layout, round, parts_.clip_messages);
         if (round.has_mine) {
             in_flight_.forget(round.step);
         }
-        if (inbox.empty()) {
-            return;
-        }
-        parts_.rule->begin(inbox.lr());
-        parts_.units->run_owned([&](int i, float * room) {
-            const Unit &  unit = parts_.units->all()[i];
-            const int64_t n    = parts_.units->size(unit);
-            inbox.merge(i, room);
-            if (options_.subtract_missed_mean && !round.has_mine) {
-                subtract_mean(unit, room);
+        const bool missed = options_.subtract_missed_mean && !round.has_mine;
+        apply_mean(parts_, round, options_.sign, [&](const Unit & unit, const float * mean) {
+            if (missed) {
+                subtract_mean(unit, mean);
             }
-            if (options_.sign) {
-                take_sign(room, n);
-            }
-            parts_.rule->update(unit.tensor, parts_.units->offset(unit), n, room, 1.0f);
         });
     }
 
@@ -121,6 +109,29 @@ private:
 };
 
 }  // namespace
+
+void apply_mean(
+    const OptimizerParts &                                             parts,
+    const Round &                                                      round,
+    bool                                                               sign,
+    const std::function<void(const Unit & unit, const float * mean)> & use
+) {
+    const Inbox inbox(*parts.layout, round, parts.clip_messages);
+    if (inbox.empty()) {
+        return;
+    }
+    parts.rule->begin(inbox.lr());
+    parts.units->run_owned([&](int i, float * room) {
+        const Unit &  unit = parts.units->all()[i];
+        const int64_t n    = parts.units->size(unit);
+        inbox.merge(i, room);
+        use(unit, room);
+        if (sign) {
+            take_sign(room, n);
+        }
+        parts.rule->update(unit.tensor, parts.units->offset(unit), n, room, 1.0f);
+    });
+}
 
 std::unique_ptr<Optimizer> make_decoupled(OptimizerParts parts, const DecoupledOptions & options) {
     return std::make_unique<Decoupled>(std::move(parts), options);

@@ -7,6 +7,8 @@
 
 #include "optim/rank-optimizer.h"
 
+#include <functional>
+
 namespace gt {
 
 struct DecoupledOptions {
@@ -16,6 +18,15 @@ struct DecoupledOptions {
     bool  subtract_missed_mean = false;   // after a missed round, subtract the committed mean from
                                           // the momentum (all but demo)
 };
+
+// Q = mean(q of every host);  u = restore(Q);  u = sign(u), if asked;  p = rule(p, u)
+// use: called with each unit's mean.
+void apply_mean(
+    const OptimizerParts &                                             parts,
+    const Round &                                                      round,
+    bool                                                               sign,
+    const std::function<void(const Unit & unit, const float * mean)> & use
+);
 
 std::unique_ptr<Optimizer> make_decoupled(OptimizerParts parts, const DecoupledOptions & options);
 

@@ -244,6 +244,10 @@ make_layout(const OptimOptions & o, const Resolved & r, const Units & units) {
     );
 }
 
+bool has_graph(const OptimOptions & o) {
+    return resolve(o).replicator.on_graph != nullptr;
+}
+
 bool has_kernels(const OptimOptions & o) {
     const Resolved r = resolve(o);
     return has_local_steps(o) ||
@@ -251,7 +255,11 @@ bool has_kernels(const OptimOptions & o) {
 }
 
 static std::unique_ptr<Optimizer> make_plain(
-    const OptimOptions & o, std::vector<ParamView> params, Workers & workers, LocalGroup * ranks
+    const OptimOptions &   o,
+    std::vector<ParamView> params,
+    Workers &              workers,
+    LocalGroup *           ranks,
+    DctMomentum *          momentum
 ) {
     const Resolved r      = resolve(o);
     Device * const device = params.empty() ? nullptr : params[0].device;
@@ -266,6 +274,9 @@ static std::unique_ptr<Optimizer> make_plain(
     std::vector<RuleTensor> tensors = rule_tensors(o, *parts.units);
     parts.rule                      = device ? r.rule.on_device(o, std::move(tensors), *device)
                                              : r.rule.make(o, std::move(tensors));
+    if (momentum) {
+        return r.replicator.on_graph(std::move(parts), o, r.wire, r.sign, *momentum);
+    }
     if (device && !r.sends()) {
         return make_steps_on_device(std::move(parts), r.sign, *device);
     }
@@ -295,10 +306,14 @@ static std::unique_ptr<Optimizer> make_plain(
 }
 
 std::unique_ptr<Optimizer> make_optimizer(
-    const OptimOptions & o, std::vector<ParamView> params, Workers & workers, LocalGroup * ranks
+    const OptimOptions &   o,
+    std::vector<ParamView> params,
+    Workers &              workers,
+    LocalGroup *           ranks,
+    DctMomentum *          momentum
 ) {
     check_options(o);
-    auto optimizer = make_plain(o, params, workers, ranks);
+    auto optimizer = make_plain(o, params, workers, ranks, momentum);
     return o.ema <= 0.0f
                ? std::move(optimizer)
                : with_average(

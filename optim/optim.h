@@ -14,6 +14,7 @@
 
 namespace gt {
 
+class DctMomentum;
 class LocalGroup;
 
 struct NameAndHelp {
@@ -178,6 +179,9 @@ void check_options(const OptimOptions & options);
 // copies tensors to the host and back every step.
 bool has_kernels(const OptimOptions & options);
 
+// Whether the momentum can stay on a device that runs ggml's ops only (demo): pass it to make_optimizer.
+bool has_graph(const OptimOptions & options);
+
 // Steps between exchanges: hosts have equal weights after each multiple of it. 1 without exchanges.
 uint64_t steps_per_round(const OptimOptions & options);
 
@@ -187,12 +191,14 @@ uint64_t rounds_per_cycle(const OptimOptions & options);
 // An optimizer over this rank's rows of all tensors of the model, in the same order on every rank and
 // host. The spans, the workers and the ranks must outlive it.
 // ranks: the ranks that own the other rows; null: prepare returns this rank's part.
-// REQUIRES: has_kernels(options), if the tensors are in device memory.
+// momentum: null, or where it is instead of in host memory, with the gradients.
+// REQUIRES: has_kernels(options), if the tensors are in device memory; has_graph(options) with momentum.
 std::unique_ptr<Optimizer> make_optimizer(
     const OptimOptions &   options,
     std::vector<ParamView> params,
     Workers &              workers,
-    LocalGroup *           ranks = nullptr
+    LocalGroup *           ranks    = nullptr,
+    DctMomentum *          momentum = nullptr
 );
 
 // demo, sparseloco: the values sent of a chunk of n.

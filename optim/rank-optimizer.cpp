@@ -20,13 +20,16 @@ static float clip_scale(double norm, float max_norm) {
 }
 
 Prepared RankOptimizer::prepare(uint64_t step, float lr, const Clip & clip) {
-    const double norm =
-        grad_norm(*parts_.units, is_cut_ ? parts_.ranks : nullptr) / clip.loss_scale;
-    if (!std::isfinite(norm)) {
-        return {.message = {}, .grad_norm = norm};
+    const double length = norm() / clip.loss_scale;
+    if (!std::isfinite(length)) {
+        return {.message = {}, .grad_norm = length};
     }
-    Bytes part = pack(step, lr, clip_scale(norm, clip.max_norm) / clip.loss_scale);
-    return {.message = join(std::move(part)), .grad_norm = norm};
+    Bytes part = pack(step, lr, clip_scale(length, clip.max_norm) / clip.loss_scale);
+    return {.message = join(std::move(part)), .grad_norm = length};
+}
+
+double RankOptimizer::norm() {
+    return grad_norm(*parts_.units, is_cut_ ? parts_.ranks : nullptr);
 }
 
 // The host's message, on rank 0, from the parts of all ranks.

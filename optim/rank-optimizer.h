@@ -29,6 +29,9 @@ protected:
     // message; empty if no round is due.
     virtual Bytes pack(uint64_t step, float lr, float grad_scale) = 0;
 
+    // Norm of the host's gradient. Collective.
+    virtual double norm();
+
     OptimizerParts parts_;
 
 private:

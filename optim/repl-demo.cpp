@@ -8,7 +8,7 @@
 #include "optim/math/topk.h"
 #include "optim/math/transform.h"
 #include "optim/tables.h"
-#include "optim/wire/indices.h"
+#include "optim/wire/chunk-code.h"
 
 #include <algorithm>
 #include <array>
@@ -25,26 +25,23 @@ enum class Mean { of_senders, of_all };
 // Shared by all chunks of one geometry.
 struct Kind {
     std::unique_ptr<Transform> transform;
-    IndexCode                  indices;
+    ChunkCode                  code;
     int64_t                    n = 1, k = 1;  // elements, coefficients sent
-    int64_t                    value_bytes = 0, bytes = 0;
 };
 
 class Chunked : public Replicator {
 public:
     Chunked(const OptimOptions & options, const Shapes & shapes, Wire wire, bool dct, Mean mean)
-        : wire_(wire), mean_(mean), subtract_(dct ? options.subtract : 1.0f) {
+        : mean_(mean), subtract_(dct ? options.subtract : 1.0f) {
         const ChunkTarget target = parse_chunk(options.chunk);
         for (const TensorShape & shape : shapes) {
             const ChunkGrid grid = chunk_grid(shape, target);
             auto &          kind = kinds_[{grid.side_rows, grid.side_cols}];
             if (!kind.transform) {
-                kind.transform   = dct ? make_dct_transform(grid) : make_identity_transform(grid);
-                kind.n           = grid.chunk_size();
-                kind.k           = values_per_chunk(options, kind.n);
-                kind.indices     = IndexCode(kind.n, kind.k);
-                kind.value_bytes = group_bytes(wire, Group::sparse, kind.k);
-                kind.bytes       = kind.value_bytes + kind.indices.bytes();
+                kind.transform = dct ? make_dct_transform(grid) : make_identity_transform(grid);
+                kind.n         = grid.chunk_size();
+                kind.k         = values_per_chunk(options, kind.n);
+                kind.code      = ChunkCode(wire, kind.n, kind.k);
             }
             // chunks of one row are contiguous, whatever the grid
             const int64_t stride = grid.side_rows == 1 ? grid.side_cols : grid.cols;
@@ -55,7 +52,7 @@ public:
     Plan plan(uint64_t round) const override { return {.round = round}; }
 
     int64_t bytes(const Plan &, const Unit & unit) const override {
-        return n_chunks(unit) * tensors_[unit.tensor].kind->bytes;
+        return n_chunks(unit) * tensors_[unit.tensor].kind->code.bytes();
     }
 
     void extract(
@@ -120,14 +117,10 @@ private:
 
     // Decodes a chunk. REQUIRES: it passed `check`.
     void decode(const Kind & kind, const uint8_t * bytes, Sparse & chunk) const {
-        const char * why = decode_group(wire_, Group::sparse, bytes, kind.k, chunk.value.data());
-        if (why == nullptr) {
-            why = kind.indices.decode(bytes + kind.value_bytes, chunk.index.data());
-        }
+        const char * why = kind.code.decode(bytes, chunk.index.data(), chunk.value.data());
         GT_CHECK(why == nullptr, "a piece was not checked");
     }
 
-    Wire                                   wire_;
     Mean                                   mean_;
     float                                  subtract_;
     std::map<std::array<int64_t, 2>, Kind> kinds_;
@@ -163,9 +156,8 @@ void Chunked::extract(
             for (int64_t i = 0; i < kind.k; ++i) {
                 value[i] = m[sent.index[i]];
             }
-            uint8_t * at = out + (first + b) * kind.bytes;
-            encode_group(wire_, Group::sparse, value.data(), kind.k, at, sent.value.data());
-            kind.indices.encode(sent.index.data(), at + kind.value_bytes);
+            uint8_t * at = out + (first + b) * kind.code.bytes();
+            kind.code.encode(sent.index.data(), value.data(), at, sent.value.data());
             // subtract the values receivers will decode, so that rounding errors stay in the momentum;
             // or a fraction of them (DeMo's second version)
             for (int64_t i = 0; i < kind.k; ++i) {
@@ -180,7 +172,7 @@ void Chunked::give_back(const Plan &, const Unit & unit, const uint8_t * bytes, 
     const Kind &  kind  = *tensors_[unit.tensor].kind;
     const int64_t total = n_chunks(unit);
     Sparse        sent  = make_sparse(kind.k);
-    for (int64_t i = 0; i < total; ++i, bytes += kind.bytes, momentum += kind.n) {
+    for (int64_t i = 0; i < total; ++i, bytes += kind.code.bytes(), momentum += kind.n) {
         decode(kind, bytes, sent);
         for (int64_t j = 0; j < kind.k; ++j) {
             momentum[sent.index[j]] = momentum[sent.index[j]] + subtract_ * sent.value[j];
@@ -194,9 +186,8 @@ Chunked::check(const Plan &, const Unit & unit, const uint8_t * bytes, double & 
     std::vector<uint16_t> index(kind.k);
     std::vector<float>    value(kind.k);
     const int64_t         total = n_chunks(unit);
-    for (int64_t i = 0; i < total; ++i, bytes += kind.bytes) {
-        const char * why = decode_group(wire_, Group::sparse, bytes, kind.k, value.data());
-        why = why != nullptr ? why : kind.indices.decode(bytes + kind.value_bytes, index.data());
+    for (int64_t i = 0; i < total; ++i, bytes += kind.code.bytes()) {
+        const char * why = kind.code.decode(bytes, index.data(), value.data());
         if (why != nullptr) {
             return why;
         }
@@ -273,7 +264,7 @@ void Chunked::merge(const Plan &, const Unit & unit, std::span<const Piece> piec
     each_batch(unit, [&](int64_t first, int64_t n, int64_t offset) {
         for (int64_t b = 0; b < n; ++b) {
             for (const Piece & piece : pieces) {
-                decode(kind, piece.bytes + (first + b) * kind.bytes, one);
+                decode(kind, piece.bytes + (first + b) * kind.code.bytes(), one);
                 adder.add(one, piece);
             }
             adder.take(all, merged[b]);

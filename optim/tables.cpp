@@ -2,6 +2,7 @@
 
 #include "optim/device/device-rules.h"
 #include "optim/on-device.h"
+#include "optim/on-graph.h"
 
 namespace gt {
 
@@ -16,7 +17,8 @@ std::vector<ReplicatorRow> & replicators() {
          .sparse               = true,
          .subtract_missed_mean = false,
          .make                 = make_demo,
-         .on_device            = make_demo_on_device},
+         .on_device            = make_demo_on_device,
+         .on_graph             = make_demo_on_graph},
         {.id     = 1,
          .name   = "random",
          .help   = "rows of the momentum, drawn at random each round",

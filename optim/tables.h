@@ -25,6 +25,10 @@ using MakeOnDevice = std::unique_ptr<Optimizer>(
     OptimizerParts parts, const OptimOptions & options, Wire wire, bool sign, Device & device
 );
 
+using MakeOnGraph = std::unique_ptr<Optimizer>(
+    OptimizerParts parts, const OptimOptions & options, Wire wire, bool sign, DctMomentum & momentum
+);
+
 struct ReplicatorRow {
     uint8_t      id;  // on the wire (codec.h): never change it, never reuse it
     const char * name;
@@ -48,6 +52,7 @@ struct ReplicatorRow {
 
     MakeReplicator * make      = nullptr;  // null: sends nothing
     MakeOnDevice *   on_device = nullptr;  // null: no kernels, tensors must be in host memory
+    MakeOnGraph *    on_graph  = nullptr;  // null: the momentum must be in host memory
 };
 
 struct RuleRow {

@@ -28,7 +28,7 @@ models/convert    -> ggml-train/base ggml-train/gguf models
 optim/math        -> ggml-train/base ggml-train/cuda/demo.h ggml-train/optimizer.h
 optim/rules       -> ggml-train/base ggml-train/cuda ggml-train/optimizer.h optim/math
 optim/wire        -> ggml-train/base ggml-train/optimizer.h optim/math
-optim/device      -> ggml-train/base ggml-train/cuda optim/math optim/rules optim/wire
+optim/device      -> ggml-train/base ggml-train/cuda ggml-train/device ggml-train/graph optim/math optim/rules optim/wire
 optim             -> ggml-train/base ggml-train/cuda ggml-train/local-group.h ggml-train/optimizer.h ggml-train/shard/ranks.h
 optim             -> optim/device optim/math optim/rules optim/wire
 

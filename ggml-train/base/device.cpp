@@ -5,18 +5,18 @@
 namespace gt {
 
 std::vector<float> Floats::read() const {
-    if (!device) {
+    if (!memory) {
         return {values.begin(), values.end()};
     }
     std::vector<float> copy(values.size());
-    device->read(copy.data(), values.data(), values.size_bytes());
+    memory->read(copy.data(), values.data(), values.size_bytes());
     return copy;
 }
 
 void Floats::write(std::span<const float> from) const {
     GT_CHECK(from.size() == values.size(), "sizes must be equal");
-    if (device) {
-        device->write(values.data(), from.data(), from.size_bytes());
+    if (memory) {
+        memory->write(values.data(), from.data(), from.size_bytes());
     } else {
         std::copy(from.begin(), from.end(), values.begin());
     }
@@ -27,7 +27,7 @@ void Floats::zero() const {
 }
 
 HostView::HostView(const Floats & floats) : values_(floats.values) {
-    if (floats.device) {
+    if (floats.memory) {
         copy_   = floats.read();
         values_ = copy_;
     }

@@ -12,20 +12,24 @@ namespace cuda {
 struct Kernels;
 }
 
-class Device {
+// Where floats are, if not in host memory. The addresses mean something to it alone.
+class Memory {
 public:
-    virtual ~Device() = default;
+    virtual ~Memory() = default;
 
+    // Copies. They return when the copy and all kernels started before it are done. Any thread may
+    // call them while the rank's own thread waits.
+    virtual void read(void * host, const void * at, size_t bytes)  = 0;
+    virtual void write(void * at, const void * host, size_t bytes) = 0;
+};
+
+class Device : public Memory {
+public:
     // Zeroed memory that lives as long as the device. If there is too little, an Error names the size.
     [[nodiscard]] virtual void * alloc(size_t bytes, const char * what) = 0;
 
     // Memory for small results of kernels, valid until the next call.
     [[nodiscard]] virtual void * scratch(size_t bytes) = 0;
-
-    // Copies. They return when the copy and all kernels started before it are done. Any thread may
-    // call them while the rank's own thread waits.
-    virtual void read(void * host, const void * device, size_t bytes)  = 0;
-    virtual void write(void * device, const void * host, size_t bytes) = 0;
 
     // Waits for the kernels that this thread started. All run on the default stream (null).
     virtual void wait() = 0;
@@ -37,10 +41,10 @@ public:
     virtual const cuda::Kernels & kernels() const = 0;
 };
 
-// Floats in the memory of a device or, if device is null, of the host.
+// Floats in that memory or, if it is null, in the host's.
 struct Floats {
     std::span<float> values;
-    Device *         device = nullptr;
+    Memory *         memory = nullptr;
 
     std::vector<float> read() const;
     void               write(std::span<const float> from) const;  // REQUIRES: the same size

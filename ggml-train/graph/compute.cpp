@@ -14,15 +14,22 @@ static bool supports(const Backend & backend, const ggml_tensor * node) {
                                               : ggml_backend_supports_op(backend.get(), node);
 }
 
-void check_support(const Backend & backend, ggml_cgraph * graph) {
+const ggml_tensor * find_unsupported(const Backend & backend, ggml_cgraph * graph) {
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
         const ggml_tensor * node = ggml_graph_node(graph, i);
         if (!supports(backend, node)) {
-            throw Error(format(
-                "%s can't run op %s of tensor '%s'; try --portable or --device cpu",
-                ggml_backend_name(backend.get()), ggml_op_desc(node), node->name
-            ));
+            return node;
         }
+    }
+    return nullptr;
+}
+
+void check_support(const Backend & backend, ggml_cgraph * graph) {
+    if (const ggml_tensor * node = find_unsupported(backend, graph)) {
+        throw Error(format(
+            "%s can't run op %s of tensor '%s'; try --portable or --device cpu",
+            ggml_backend_name(backend.get()), ggml_op_desc(node), node->name
+        ));
     }
 }
 

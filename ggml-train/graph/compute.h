@@ -10,6 +10,9 @@ namespace gt {
 // The form of ops that suits a device best.
 Form best_form(const DeviceSpec & device);
 
+// The first op that the backend cannot run; null: it can run all.
+const ggml_tensor * find_unsupported(const Backend & backend, ggml_cgraph * graph);
+
 // Throws an Error that names the first op the backend cannot run; call once per graph.
 void check_support(const Backend & backend, ggml_cgraph * graph);
 

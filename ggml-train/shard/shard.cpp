@@ -52,13 +52,13 @@ void Shards::add_view(
     );
     Place &    place = places_.back();
     const auto size  = static_cast<size_t>(n);
-    if (backend_.is_host() || on_device_) {
+    if (backend_.is_host() || (memory_ == OptimizerMemory::device && backend_.device())) {
         view.device = backend_.device();
         view.weight = {static_cast<float *>(weight->data) + offset, size};
         view.grad   = {static_cast<float *>(grad->data) + offset, size};
     } else {
         place.weight_copy.resize(size);
-        place.grad_copy.resize(size);
+        place.grad_copy.resize(memory_ == OptimizerMemory::beside_grads ? 0 : size);
         view.weight = place.weight_copy;
         view.grad   = place.grad_copy;
     }
@@ -96,9 +96,9 @@ public:
         const std::vector<int64_t> &   cut_rows,
         LocalGroup &                   ranks,
         bool                           cut,
-        bool                           on_device
+        OptimizerMemory                memory
     )
-        : Shards(backend, on_device), ranks_(ranks), cut_(cut) {
+        : Shards(backend, memory), ranks_(ranks), cut_(cut) {
         std::vector<FlatTensor> tensors;
         if (ranks.size() > 1) {
             weights_ = weights.flat_weights();
@@ -178,9 +178,9 @@ std::unique_ptr<Shards> make_whole_shards(
     const std::vector<int64_t> &   cut_rows,
     LocalGroup &                   ranks,
     bool                           cut,
-    bool                           on_device
+    OptimizerMemory                memory
 ) {
-    return std::make_unique<WholeShards>(backend, weights, shapes, cut_rows, ranks, cut, on_device);
+    return std::make_unique<WholeShards>(backend, weights, shapes, cut_rows, ranks, cut, memory);
 }
 
 }  // namespace gt

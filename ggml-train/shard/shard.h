@@ -26,6 +26,13 @@ std::vector<int64_t> cut_flat(const std::vector<FlatTensor> & tensors, int64_t s
 // The rows of the tensor that lie in [begin, end) of the flat memory; no rows: {0, 0}.
 std::pair<int64_t, int64_t> rows_in(const FlatTensor & tensor, int64_t begin, int64_t end);
 
+// Where an optimizer works.
+enum class OptimizerMemory {
+    host,          // in host memory: on copies, if the weights are on a device
+    device,        // in the device's memory, if our kernels run there; else as host
+    beside_grads,  // as host, but gradients are not copied: they are only used on the device
+};
+
 // The shards of a rank as its optimizer sees them: in the memory of its device or, if the optimizer has no
 // kernels for it, in host copies that are synchronized with the device.
 class Shards {
@@ -48,8 +55,7 @@ public:
     virtual void share_weights() = 0;
 
 protected:
-    Shards(const Backend & backend, bool on_device)
-        : backend_(backend), on_device_(on_device && backend.device()) {}
+    Shards(const Backend & backend, OptimizerMemory memory) : backend_(backend), memory_(memory) {}
 
     // A view of rows that begin `offset` floats into the memory of these tensors.
     void
@@ -68,14 +74,14 @@ private:
         size_t             offset = 0;  // bytes
         std::vector<float> weight_copy, grad_copy;
     };
-    bool                   on_device_;
+    OptimizerMemory        memory_;
     std::vector<ParamView> views_;
     std::vector<Place>     places_;
 };
 
 // Every rank has all weights (--shard none or optimizer). shapes: param_shapes. cut_rows: FlatTensor::cut
-// of every shape. cut: every rank owns its own rows of gradients and optimizer state. on_device: the
-// optimizer has kernels, so it works in the device's memory if the device runs kernels.
+// of every shape. cut: every rank owns its own rows of gradients and optimizer state. memory: of the
+// optimizer.
 std::unique_ptr<Shards> make_whole_shards(
     const Backend &                backend,
     Weights &                      weights,
@@ -83,7 +89,7 @@ std::unique_ptr<Shards> make_whole_shards(
     const std::vector<int64_t> &   cut_rows,
     LocalGroup &                   ranks,
     bool                           cut,
-    bool                           on_device
+    OptimizerMemory                memory
 );
 
 }  // namespace gt

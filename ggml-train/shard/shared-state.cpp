@@ -12,16 +12,16 @@ namespace gt {
 constexpr size_t kBlock = cuda::kDigestPiece;
 
 void SharedState::Copy::read(size_t at, std::span<uint8_t> to) const {
-    if (device) {
-        device->read(to.data(), data + at, to.size());
+    if (memory) {
+        memory->read(to.data(), data + at, to.size());
     } else {
         std::memcpy(to.data(), data + at, to.size());
     }
 }
 
 void SharedState::Copy::write(size_t at, std::span<const uint8_t> from) const {
-    if (device) {
-        device->write(data + at, from.data(), from.size());
+    if (memory) {
+        memory->write(data + at, from.data(), from.size());
     } else {
         std::memcpy(data + at, from.data(), from.size());
     }
@@ -50,7 +50,7 @@ SharedState::SharedState(const HostState & state, Workers & workers) : workers_(
         for (const HostTensor::Piece & piece : tensor.pieces) {
             Piece      bytes{.copies = {}, .derived = {}, .size = piece.size() * sizeof(float)};
             const auto bytes_of = [](const Floats & floats) {
-                return Copy{reinterpret_cast<uint8_t *>(floats.values.data()), floats.device};
+                return Copy{reinterpret_cast<uint8_t *>(floats.values.data()), floats.memory};
             };
             std::transform(
                 piece.copies.begin(), piece.copies.end(), std::back_inserter(bytes.copies), bytes_of
@@ -159,7 +159,7 @@ uint64_t SharedState::digest(size_t begin, size_t end, uint64_t seed) const {
     size_t   n_seen = 0;
     visit(begin, end, [&](const Piece & piece, size_t at, size_t n) {
         n_seen += n;
-        if (n == end - begin && !piece.copies[0].device) {  // contiguous, in host memory
+        if (n == end - begin && !piece.copies[0].memory) {  // contiguous, in host memory
             result = digest64({piece.copies[0].data + at, n}, seed);
         } else if (n_seen == end - begin) {
             result = digest64(copy(begin, end), seed);
@@ -191,8 +191,10 @@ void SharedState::digest_on_devices(std::span<Block> blocks) const {
             while (to < end_block && blocks[to].end <= end) {
                 ++to;
             }
-            if (const Copy & copy = piece.copies[0]; from < to && copy.device) {
-                Work & work = devices[copy.device];
+            const Copy & copy   = piece.copies[0];
+            auto * const device = dynamic_cast<Device *>(copy.memory);
+            if (from < to && device) {
+                Work & work = devices[device];
                 work.arrays.push_back(
                     {.data = copy.data + (blocks[from].begin - begin),
                      .n    = static_cast<int64_t>(blocks[to - 1].end - blocks[from].begin),

@@ -30,7 +30,7 @@ private:
     // Contiguous bytes, on one rank or, equal, on several.
     struct Copy {
         uint8_t * data   = nullptr;
-        Device *  device = nullptr;  // whose memory it is; null: the host's
+        Memory *  memory = nullptr;  // null: the host's
 
         void read(size_t at, std::span<uint8_t> to) const;
         void write(size_t at, std::span<const uint8_t> from) const;

@@ -36,9 +36,9 @@ Stream::Stream(
     const std::vector<ParamView> & shapes,
     const std::vector<int64_t> &   cut_rows,
     LocalGroup &                   ranks,
-    bool                           on_device
+    OptimizerMemory                memory
 )
-    : Shards(backend, on_device), ranks_(ranks) {
+    : Shards(backend, memory), ranks_(ranks) {
     const std::vector<size_t> begins   = stage_begins(shapes);
     const size_t              n_stages = begins.size() - 1;
     make_windows(window, n_stages);

@@ -22,15 +22,15 @@ constexpr int64_t kWindowBlocks = 2;
 class Stream : public Shards {
 public:
     // window: weights of the same model with min(kWindowBlocks, L) blocks. shapes: param_shapes of
-    // the whole model. cut_rows: FlatTensor::cut of every shape. on_device: the optimizer works in
-    // the device's memory.
+    // the whole model. cut_rows: FlatTensor::cut of every shape. memory: of the
+    // optimizer.
     Stream(
         const Backend &                backend,
         Weights &                      window,
         const std::vector<ParamView> & shapes,
         const std::vector<int64_t> &   cut_rows,
         LocalGroup &                   ranks,
-        bool                           on_device
+        OptimizerMemory                memory
     );
 
     bool   cut() const override { return true; }

@@ -58,7 +58,7 @@ Units::Units(
         );
         GT_CHECK(
             static_cast<int64_t>(param.weight.size()) == n_own &&
-                static_cast<int64_t>(param.grad.size()) == n_own,
+                (param.grad.empty() || static_cast<int64_t>(param.grad.size()) == n_own),
             "weight and gradient must have the rows of the shard"
         );
         for (int64_t row = 0; row < shape.rows; row += step) {

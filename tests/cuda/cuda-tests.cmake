@@ -5,7 +5,7 @@ target_compile_definitions(ggml-fake PRIVATE GT_VERSION="${PROJECT_VERSION}")
 target_link_libraries(ggml-fake PRIVATE Threads::Threads)
 set_target_properties(ggml-fake PROPERTIES CXX_VISIBILITY_PRESET hidden)
 set_target_properties(ggml-fake gt-fake-nccl PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
-foreach(tests engine-tests golden-tests logits-tests ranks-tests)
+foreach(tests engine-tests golden-tests logits-tests optim-graph-tests ranks-tests)
     add_dependencies(${tests} ggml-fake)
 endforeach()
 

@@ -49,9 +49,10 @@ GGML_VK_FORCE_MAX_ALLOCATION_SIZE=98304 GGML_VK_FORCE_MAX_BUFFER_SIZE=98304 \
     train $smooth --device vulkan:0 --out parts --export parts.gguf >out.txt 2>&1 || { cat out.txt; fail "several buffers: failed"; }
 cmp whole.gguf parts.gguf || fail "several buffers: other weights"
 
-# killed and resumed: the same bits
+# demo's momentum stays on the device; killed and resumed: the same bits
 demo="$run --steps 4 --micro 2 --replicator demo"
 train $demo --device vulkan:0 --out demo --export demo.gguf >out.txt 2>&1 || { cat out.txt; fail "demo failed"; }
+grep -q "portable ops, momentum on the device" out.txt || { cat out.txt; fail "demo: the momentum is not on the device"; }
 mkdir killed
 start $demo --device vulkan:0 --out killed/run --export killed/x.gguf
 wait_for_step killed/run 2 "$pid"
@@ -72,6 +73,7 @@ for replicator in loco demo; do
     "$bin/train-gpt" $together --name ben --out ben --export ben.gguf --device vulkan:0 --threads 1 --sample-tokens 8 >ben.txt 2>&1 ||
         { tail -5 anna.txt ben.txt; fail "$replicator: the host with Vulkan failed"; }
     wait $anna || { tail -5 anna.txt ben.txt; fail "$replicator: the host without failed"; }
+    [ $replicator = loco ] || grep -q "momentum on the device" ben.txt || fail "demo: the momentum is not on the device"
     cmp anna.gguf ben.gguf || fail "$replicator: hosts with and without Vulkan differ"
     grep -q '"in":\["anna","ben"\]' anna/metrics.jsonl || fail "$replicator: no round had both hosts"
     cd ..

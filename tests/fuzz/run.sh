@@ -28,7 +28,7 @@ sources_of() {
     if [[ -n $listed ]]; then
         tr ' ' '\n' <<<"$listed"
     else
-        ls optim/*.cpp optim/*/*.cpp ggml-train/base/{base,device}.cpp | grep -v demo-graph
+        ls optim/*.cpp optim/*/*.cpp ggml-train/base/{base,device}.cpp | grep -v momentum-graph
     fi
     echo "tests/fuzz/fuzz-$1.cpp"
 }

@@ -1,133 +1,244 @@
-// demo's extract as a ggml graph selects the coefficients of repl-demo.cpp, on any backend.
-#include "ggml-alloc.h"
-#include "ggml-cpp.h"
-#include "ggml-cpu.h"
-#include "optim/device/demo-graph.h"
-#include "optim/tables.h"
-#include "optim/wire/indices.h"
+// demo with its momentum in ggml's ops sends the coefficients that it sends from host memory, on any backend.
+#include "ggml-train/device/backend.h"
+#include "optim/device/momentum-graph.h"
+#include "optim/on-graph.h"
+#include "optim/wire/chunk-code.h"
 #include "tests/catch.h"
-#include "tests/fake/fake-device.h"
+#include "tests/optim/optim-sim.h"
+#include "tests/vulkan.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 
 using namespace gt;
 
 namespace {
 
-constexpr int64_t kTopK  = 8;
-constexpr float   kDecay = 0.9f, kAlpha = 0.01f;
+constexpr float kRounding = 1e-5f;  // of the largest coefficient of a chunk
 
-// The graph for one tensor on a backend, its inputs filled.
-struct GraphRun {
-    ggml_context_ptr        state, nodes;
-    ggml_backend_buffer_ptr buffer;
-    ggml_gallocr_ptr        alloc;
-    ggml_cgraph *           graph = nullptr;
-    DemoGraph               demo;
-    std::vector<int32_t>    index;
-    std::vector<float>      value, remainder;
-
-    GraphRun(
-        ggml_backend_t             backend,
-        const ChunkGrid &          grid,
-        const std::vector<float> & grad,
-        const std::vector<float> & momentum
-    ) {
-        const ggml_init_params params = {
-            64 * ggml_tensor_overhead() + ggml_graph_overhead(), nullptr, true};
-        state.reset(ggml_init(params));
-        nodes.reset(ggml_init(params));
-        graph = ggml_new_graph(nodes.get());
-        demo  = build_demo_graph(state.get(), nodes.get(), graph, grid, kTopK, kDecay, kAlpha);
-        buffer.reset(ggml_backend_alloc_ctx_tensors(state.get(), backend));
-        alloc.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend)));
-        REQUIRE(ggml_gallocr_alloc_graph(alloc.get(), graph));
-        fill_tables(demo);
-        ggml_backend_tensor_set(demo.grad, grad.data(), 0, ggml_nbytes(demo.grad));
-        ggml_backend_tensor_set(demo.momentum, momentum.data(), 0, ggml_nbytes(demo.momentum));
-        REQUIRE(ggml_backend_graph_compute(backend, graph) == GGML_STATUS_SUCCESS);
-        index.resize(ggml_nelements(demo.index));
-        value.resize(ggml_nelements(demo.value));
-        remainder.resize(ggml_nelements(demo.remainder));
-        ggml_backend_tensor_get(demo.index, index.data(), 0, ggml_nbytes(demo.index));
-        ggml_backend_tensor_get(demo.value, value.data(), 0, ggml_nbytes(demo.value));
-        ggml_backend_tensor_get(demo.remainder, remainder.data(), 0, ggml_nbytes(demo.remainder));
+std::vector<std::string> devices() {
+    std::vector<std::string> names{"cpu", "fake"};
+    if (has_vulkan()) {
+        names.push_back("vulkan");
     }
+    return names;
+}
+
+// The same model twice: with the optimizer in host memory, and with gradients and momentum on a device.
+class Twins {
+public:
+    Twins(const std::string & device, const OptimOptions & options, std::vector<SimShape> shapes)
+        : host_model_(shapes), graph_model_(shapes), backend_(device, 2), workers_(2) {
+        ctx_ = make_context(shapes.size());
+        for (const SimShape & shape : shapes) {
+            grads_.push_back(ggml_new_tensor(ctx_.get(), GGML_TYPE_F32, 4, shape.ne.data()));
+        }
+        buffer_ = backend_.allocate(ctx_.get(), "gradients");
+        Shapes matrices;
+        auto   params = graph_model_.params(options);
+        for (ParamView & param : params) {
+            matrices.push_back(shape_of(param));
+            param.grad = {};
+        }
+        chunks   = dct_chunks(options, matrices);
+        momentum = make_momentum_graph(backend_, grads_, chunks, options.decay);
+        REQUIRE(momentum);
+        on_host  = make_optimizer(options, host_model_.params(options), workers_);
+        on_graph = make_optimizer(options, params, workers_, nullptr, momentum.get());
+    }
+
+    void set_gradients(uint64_t step) {
+        host_model_.set_gradients(0, step);
+        for (size_t t = 0; t < grads_.size(); ++t) {
+            ggml_backend_tensor_set(
+                grads_[t], host_model_.grad[t].data(), 0, ggml_nbytes(grads_[t])
+            );
+        }
+    }
+
+    // The device's momentum becomes the host's.
+    void equal_momentum() {
+        const OptimizerState from = on_host->state();
+        for (size_t t = 0; t < grads_.size(); ++t) {
+            momentum->tensor(t).write(from.tensors[t].values);
+        }
+    }
+
+    bool equal_weights() const { return host_model_.weight == graph_model_.weight; }
+
+    std::vector<DctChunks>       chunks;
+    std::unique_ptr<DctMomentum> momentum;
+    std::unique_ptr<Optimizer>   on_host, on_graph;
+
+private:
+    SimModel                   host_model_, graph_model_;
+    Backend                    backend_;
+    Workers                    workers_;
+    ggml_context_ptr           ctx_;
+    ggml_backend_buffer_ptr    buffer_;
+    std::vector<ggml_tensor *> grads_;
 };
 
-void compare(ggml_backend_t backend, const TensorShape & shape, const char * chunk) {
-    INFO(shape.rows << "x" << shape.cols << " on " << ggml_backend_name(backend));
-    const ChunkGrid    grid = chunk_grid(shape, parse_chunk(chunk));
-    const int64_t      n = grid.chunk_size(), k = std::min(kTopK, n), total = shape.size();
-    std::vector<float> grad(total), momentum(total);
-    for (int64_t i = 0; i < total; ++i) {
-        grad[i]     = random_uniform(random_bits(1, i)) - 0.5f;
-        momentum[i] = 0.01f * (random_uniform(random_bits(2, i)) - 0.5f);
-    }
-    const GraphRun run(backend, grid, grad, momentum);
-    for (int i = 0; i < ggml_graph_n_nodes(run.graph); ++i) {
-        const ggml_op op = ggml_graph_node(run.graph, i)->op;
-        CHECK(op != GGML_OP_CUSTOM);
-        CHECK(op != GGML_OP_MAP_CUSTOM1);
-        CHECK(op != GGML_OP_MAP_CUSTOM2);
-        CHECK(op != GGML_OP_MAP_CUSTOM3);
-    }
+using Sent = std::map<int64_t, float>;  // by place
 
-    // the fused form
-    const auto fused = make_demo({.chunk = chunk, .top_k = kTopK}, {shape}, Wire::fp32);
-    const Unit unit{0, 0, shape.rows};
-    const Plan plan = fused->plan(0);
-    Bytes      bytes(fused->bytes(plan, unit));
-    fused->extract(plan, unit, {grad.data(), kDecay, kAlpha}, momentum.data(), bytes.data());
-    const IndexCode code(n, k);
-    float           largest = 0.0f;
-    for (const float v : run.value) {
-        largest = std::max(largest, std::fabs(v));
+std::vector<Sent> read_tensor(const uint8_t *& bytes, const DctChunks & chunks, Wire wire) {
+    const ChunkCode       code(wire, chunks.grid.chunk_size(), chunks.k);
+    std::vector<uint16_t> index(chunks.k);
+    std::vector<float>    value(chunks.k);
+    std::vector<Sent>     all;
+    for (int64_t c = 0; c < chunks.grid.n_chunks(); ++c, bytes += code.bytes()) {
+        REQUIRE(code.decode(bytes, index.data(), value.data()) == nullptr);
+        all.emplace_back();
+        for (int64_t i = 0; i < chunks.k; ++i) {
+            all.back()[index[i]] = value[i];
+        }
     }
+    return all;
+}
+
+// Both selected the k largest of the momentum m, and agree where magnitudes differ by more than rounding.
+// `left` is what they left of it. Returns how many coefficients only one selected.
+int64_t compare(
+    std::span<const float> m,
+    std::span<const float> left,
+    const Sent &           want,
+    const Sent &           got,
+    float                  subtract,
+    int64_t                k
+) {
+    float largest = 0.0f, least = INFINITY;
+    for (const float x : m) {
+        largest = std::max(largest, std::fabs(x));
+    }
+    for (const auto & [place, value] : want) {
+        least = std::min(least, std::fabs(m[place]));
+    }
+    const float rounding = kRounding * largest;
+    REQUIRE(static_cast<int64_t>(got.size()) == k);
     int64_t n_other = 0;
-    for (int64_t c = 0; c < grid.n_chunks(); ++c) {
-        std::vector<uint16_t> index(k);
-        std::vector<float>    value(k);
-        const uint8_t *       at = bytes.data() + c * (4 * k + code.bytes());
-        REQUIRE(decode_group(Wire::fp32, Group::sparse, at, k, value.data()) == nullptr);
-        REQUIRE(code.decode(at + 4 * k, index.data()) == nullptr);
-        std::map<int32_t, float> by_index;
-        for (int64_t i = 0; i < k; ++i) {
-            by_index[run.index[c * k + i]] = run.value[c * k + i];
+    for (size_t i = 0; i < m.size(); ++i) {
+        const auto at = static_cast<int64_t>(i);
+        const bool a = want.count(at) > 0, b = got.count(at) > 0;
+        if (a != b) {
+            ++n_other;
+            CHECK(std::fabs(std::fabs(m[i]) - least) <= rounding);
         }
-        REQUIRE(static_cast<int64_t>(by_index.size()) == k);
-        for (int64_t i = 0; i < k; ++i) {
-            const auto found = by_index.find(index[i]);
-            if (found == by_index.end()) {
-                ++n_other;  // a near-tie: the graph selected another one
-                CHECK(run.remainder[c * n + index[i]] == Approx(value[i]).margin(1e-5 * largest));
-                continue;
-            }
-            CHECK(std::fabs(found->second - value[i]) <= 1e-5f * largest);
-            CHECK(run.remainder[c * n + index[i]] == 0.0f);
-        }
-        for (int64_t i = 0; i < n; ++i) {
-            const bool sent_here = by_index.count(static_cast<int32_t>(i)) > 0;
-            if (!sent_here && momentum[c * n + i] != 0.0f) {
-                CHECK(std::fabs(run.remainder[c * n + i] - momentum[c * n + i]) <= 1e-5f * largest);
-            }
+        const float sent = b ? subtract * got.at(at) : 0.0f;
+        if (std::fabs(left[i] + sent - m[i]) > rounding) {
+            CHECK(left[i] + sent == m[i]);  // prints both
         }
     }
-    CHECK(n_other * 200 <= grid.n_chunks() * k);
+    return n_other;
+}
+
+void check_messages(
+    const std::string & device, OptimOptions options, Wire wire, std::vector<SimShape> shapes
+) {
+    INFO(device << ", " << options.wire << ", chunks of " << options.chunk);
+    Twins   twins(device, options, shapes);
+    int64_t n_other = 0, n_sent = 0;
+    for (uint64_t step = 0; step < 2; ++step) {
+        twins.set_gradients(step);
+        twins.equal_momentum();
+        const Prepared want = twins.on_host->prepare(step, 0.1f, {.max_norm = 0.5f});
+        const Prepared got  = twins.on_graph->prepare(step, 0.1f, {.max_norm = 0.5f});
+        CHECK(got.grad_norm == Approx(want.grad_norm).epsilon(1e-6));
+        REQUIRE(got.message.size() == want.message.size());
+        CHECK(
+            std::equal(got.message.begin(), got.message.begin() + kHeadBytes, want.message.begin())
+        );
+        const uint8_t *      a    = want.message.data() + kHeadBytes;
+        const uint8_t *      b    = got.message.data() + kHeadBytes;
+        const OptimizerState left = twins.on_host->state();
+        for (size_t t = 0; t < shapes.size(); ++t) {
+            INFO(shapes[t].name << ", step " << step);
+            const DctChunks & chunks   = twins.chunks[t];
+            const auto        wanted   = read_tensor(a, chunks, wire);
+            const auto        selected = read_tensor(b, chunks, wire);
+            const auto        after    = twins.momentum->tensor(t).read();
+            const int64_t     n        = chunks.grid.chunk_size();
+            for (size_t c = 0; c < wanted.size(); ++c) {
+                const auto         part = left.tensors[t].values.subspan(c * n, n);
+                std::vector<float> m(part.begin(), part.end());
+                for (const auto & [place, value] : wanted[c]) {
+                    m[place] += options.subtract * value;
+                }
+                n_other += compare(
+                    m, std::span(after).subspan(c * n, n), wanted[c], selected[c], options.subtract,
+                    chunks.k
+                );
+                n_sent += chunks.k;
+            }
+        }
+        for (Optimizer * optimizer : {twins.on_host.get(), twins.on_graph.get()}) {
+            Round round{.step = step, .has_mine = true};
+            round.messages.push_back({.host = "a", .bytes = got.message});
+            optimizer->apply(round);
+        }
+        CHECK(twins.equal_weights());
+    }
+    CHECK(n_other * 500 <= n_sent);
 }
 
 }  // namespace
 
-TEST_CASE("the_graph_form_of_demo_selects_the_coefficients_of_the_fused_form") {
-    ggml_backend_ptr cpu(ggml_backend_cpu_init()), fake(make_fake_device(0, 2, 0));
-    for (ggml_backend_t backend : {cpu.get(), fake.get()}) {
-        compare(backend, {.rows = 128, .cols = 192}, "64x64");
-        compare(backend, {.rows = 58, .cols = 40}, "64x64");
-        compare(backend, {.rows = 67, .cols = 48}, "64x64");
-        compare(backend, {.rows = 130, .cols = 1, .is_vector = true}, "64x64");
-        compare(backend, {.rows = 64, .cols = 96}, "512");
+TEST_CASE("demo_on_a_graph_sends_the_coefficients_that_it_sends_from_host_memory") {
+    for (const std::string & device : devices()) {
+        check_messages(device, {.wire = "fp32", .top_k = 8}, Wire::fp32, sim_shapes());
+        check_messages(device, {.subtract = 0.2f}, Wire::q4, sim_shapes());
+        check_messages(
+            device, {.rule = "sgd", .wire = "q1", .chunk = "512", .top_k = 5}, Wire::q1,
+            sim_shapes()
+        );
+    }
+}
+
+TEST_CASE("demo_on_a_graph_works_on_large_tensors_slice_by_slice") {
+    const std::string device = devices().back();
+    const SimShape    large{"two slices", {2048, 1088, 1, 1}, ParamKind::matrix};
+    check_messages(device, {.rule = "sgd", .wire = "fp32"}, Wire::fp32, {large});
+}
+
+TEST_CASE("demo_on_a_graph_takes_back_what_it_sent_and_continues_from_its_state") {
+    for (const std::string & device : devices()) {
+        INFO(device);
+        Twins twins(device, {}, sim_shapes());
+        using Momentum  = std::vector<std::vector<float>>;
+        const auto read = [&] {
+            Momentum all;
+            for (size_t t = 0; t < twins.chunks.size(); ++t) {
+                all.push_back(twins.momentum->tensor(t).read());
+            }
+            return all;
+        };
+        const auto write = [&](const Momentum & all) {
+            for (size_t t = 0; t < all.size(); ++t) {
+                twins.momentum->tensor(t).write(all[t]);
+            }
+        };
+        twins.set_gradients(0);
+        (void) twins.on_graph->prepare(0, 0.1f);
+        const Momentum before = read();
+        twins.set_gradients(1);
+        twins.momentum->fold(0.1f);
+        const Momentum folded = read();
+
+        // from the same state, the same message
+        write(before);
+        const Bytes message = twins.on_graph->prepare(1, 0.1f).message;
+        write(before);
+        CHECK(twins.on_graph->prepare(1, 0.1f).message == message);
+
+        twins.on_graph->take_back(1);
+        const Momentum back = read();
+        for (size_t t = 0; t < back.size(); ++t) {
+            const auto near = [](float a, float b) { return std::fabs(a - b) <= 1e-7f; };
+            CHECK(std::equal(back[t].begin(), back[t].end(), folded[t].begin(), near));
+        }
+        twins.on_graph->drop_residual();
+        for (const std::vector<float> & zero : read()) {
+            CHECK(std::count(zero.begin(), zero.end(), 0.0f) == static_cast<int64_t>(zero.size()));
+        }
     }
 }

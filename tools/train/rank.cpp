@@ -3,6 +3,8 @@
 #include "comm/local/check-ranks.h"
 #include "ggml-train/evaluator.h"
 #include "ggml-train/graph/compute.h"
+#include "optim/device/momentum-graph.h"
+#include "optim/on-graph.h"
 
 #include <algorithm>
 #include <chrono>
@@ -21,7 +23,7 @@ WholeWeights::WholeWeights(const HostState & state) {
         const auto         average = others.find(kAveragePrefix + weight.name);
         const HostTensor & chosen  = average == others.end() ? weight : *average->second;
         const Floats &     first   = chosen.pieces[0].copies[0];
-        if (chosen.pieces.size() == 1 && !first.device) {
+        if (chosen.pieces.size() == 1 && !first.memory) {
             views.push_back({weight.name, first.values});
             continue;
         }
@@ -128,7 +130,7 @@ TrainRank::TrainRank(
     }
     make_shards(plan, model.config);
     load_weights(model);
-    optimizer_ = make_optimizer(optim_, shards_->views(), workers_, &ranks_);
+    optimizer_ = make_optimizer(optim_, shards_->views(), workers_, &ranks_, momentum_.get());
     state_     = join_state(ranks_, shards_->views(), optimizer_->state(), shards_->cut());
     shared_    = std::make_unique<SharedState>(state_, workers_);
     make_graphs(plan, model.config);
@@ -149,23 +151,39 @@ void TrainRank::make_shards(const RunPlan & plan, const ModelConfig & config) {
     for (const ParamView & shape : shapes) {
         rows.push_back(cut_rows(optim_, shape));
     }
+    const auto memory = has_kernels(optim_) ? OptimizerMemory::device : OptimizerMemory::host;
     if (plan.shard == "full") {
         ModelConfig window = config;
         window.n_layer     = std::min(config.n_layer, kWindowBlocks);
         window.n_frozen    = 0;  // every block passes through the window
         model_             = make_model(backend_, window, true);
-        auto stream        = std::make_unique<Stream>(
-            backend_, model_->weights(), shapes, rows, ranks_, has_kernels(optim_)
-        );
+        auto stream =
+            std::make_unique<Stream>(backend_, model_->weights(), shapes, rows, ranks_, memory);
         stream_ = stream.get();
         shards_ = std::move(stream);
     } else {
-        model_  = make_model(backend_, config, true);
+        model_ = make_model(backend_, config, true);
+        make_momentum(plan, shapes);
         shards_ = make_whole_shards(
             backend_, model_->weights(), shapes, rows, ranks_, plan.shard != "none",
-            has_kernels(optim_)
+            momentum_ ? OptimizerMemory::beside_grads : memory
         );
     }
+}
+
+// If only ggml's ops run on the device, the momentum stays there with the gradients. Not if products are
+// rounded to half precision: gradients, scaled as they are then, would overflow.
+void TrainRank::make_momentum(const RunPlan & plan, const std::vector<ParamView> & params) {
+    if (!has_graph(optim_) || backend_.is_host() || backend_.device() || is_half(plan)) {
+        return;
+    }
+    Shapes                     shapes;
+    std::vector<ggml_tensor *> grads;
+    for (size_t i = 0; i < params.size(); ++i) {
+        shapes.push_back(shape_of(params[i]));
+        grads.push_back(model_->weights().params()[i].grad);
+    }
+    momentum_ = make_momentum_graph(backend_, grads, dct_chunks(optim_, shapes), optim_.decay);
 }
 
 // Copies the rows that this rank owns.
@@ -229,8 +247,9 @@ Score TrainRank::validate(Data & data, bool last) {
 
 RankMemory TrainRank::memory() const {
     RankMemory memory{
-        .weights     = shards_->bytes(),
-        .activations = graph_->activation_bytes() + eval_->activation_bytes()};
+        .weights        = shards_->bytes(),
+        .activations    = graph_->activation_bytes() + eval_->activation_bytes(),
+        .momentum_graph = momentum_ != nullptr};
     for (const StateTensor & tensor : optimizer_->state().tensors) {
         memory.state += tensor.values.size_bytes();
     }

@@ -6,6 +6,7 @@
 #include "ggml-train/trainer.h"
 #include "models/blocks.h"
 #include "models/model-file.h"
+#include "optim/device/dct-momentum.h"
 #include "tools/train/train-flags.h"
 
 #include <list>
@@ -23,10 +24,11 @@ struct WholeWeights {
 
 // Bytes of memory that a rank uses.
 struct RankMemory {
-    size_t weights     = 0;  // and gradients
-    size_t state       = 0;  // of the optimizer
-    size_t window      = 0;  // streamed: the blocks at hand, and their gradients
-    size_t activations = 0;
+    size_t weights        = 0;  // and gradients
+    size_t state          = 0;  // of the optimizer
+    size_t window         = 0;  // streamed: the blocks at hand, and their gradients
+    size_t activations    = 0;
+    bool   momentum_graph = false;  // the momentum is on the device, folded by ggml's ops
 };
 
 // How layers are computed on the devices.
@@ -65,9 +67,10 @@ public:
     void share_weights() { shards_->share_weights(); }
 
 private:
-    void                        make_shards(const RunPlan & plan, const ModelConfig & config);
-    void                        load_weights(const ModelFile & model);
-    void                        swap_average();
+    void make_shards(const RunPlan & plan, const ModelConfig & config);
+    void make_momentum(const RunPlan & plan, const std::vector<ParamView> & params);
+    void load_weights(const ModelFile & model);
+    void swap_average();
     std::unique_ptr<StepRunner> make_graph(const GraphOptions & options);
     void                        make_graphs(const RunPlan & plan, const ModelConfig & config);
 
@@ -75,7 +78,8 @@ private:
     OptimOptions                 optim_;
     Backend                      backend_;
     Workers                      workers_;
-    std::unique_ptr<Transformer> model_;  // streamed: the window
+    std::unique_ptr<Transformer> model_;     // streamed: the window
+    std::unique_ptr<DctMomentum> momentum_;  // null: the optimizer has it
     std::unique_ptr<Shards>      shards_;
     Stream *                     stream_ = nullptr;  // the shards, if they are streamed
     std::unique_ptr<Optimizer>   optimizer_;
