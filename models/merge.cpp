@@ -45,8 +45,11 @@ std::vector<std::string> save_merged(
     };
     const auto merged = [&](const TensorSpec & spec) -> std::span<const float> {
         values.resize(static_cast<size_t>(spec.n_elements()));
-        if (const auto id = gguf_find_tensor(adapter.gguf.get(), spec.name.c_str()); id >= 0) {
-            adapter.read(id, values);  // a classifier
+        if (gguf_find_tensor(adapter.gguf.get(), spec.name.c_str()) >= 0) {  // a classifier
+            values = read(spec.name, spec.ne[0]);
+            if (static_cast<int64_t>(values.size()) != spec.n_elements()) {
+                throw Error(adapter_path + ": " + spec.name + " does not fit " + base_path);
+            }
             return values;
         }
         weights.read(spec, values);
@@ -66,6 +69,11 @@ std::vector<std::string> save_merged(
     ModelConfig whole =
         takes_images(config) ? read_config(adapter.gguf.get(), adapter_path) : config;
     whole.lora = {};
+    if (describe(whole) != describe(config)) {
+        throw Error(
+            adapter_path + " is for another model (" + describe(whole) + ") than " + base_path
+        );
+    }
     auto notes = save_model(path, whole, base.keys.get(), merged, type);
     for (const std::string & name : unused) {
         notes.push_back(name + " was not merged: " + base_path + " has no such matrix");

@@ -53,12 +53,12 @@ def init_gpt(model, layers):
 
 
 class Vit(nn.Module):
-    def __init__(self, layers, width, heads, image, patch, channels, classes, mlp=None):
+    def __init__(self, layers, width, heads, image, patch, channels, classes, mlp=None, pooling="cls"):
         super().__init__()
         n = (image // patch) ** 2
         self.patch = nn.Conv2d(channels, width, patch, patch)
-        self.cls = nn.Parameter(torch.zeros(1, 1, width))
-        self.positions = nn.Parameter(torch.zeros(1, n + 1, width))
+        self.cls = nn.Parameter(torch.zeros(1, 1, width)) if pooling == "cls" else None
+        self.positions = nn.Parameter(torch.zeros(1, n + (self.cls is not None), width))
         self.blocks = nn.ModuleList(Block(width, heads, mlp or 4 * width, False, "none", 1e-6) for _ in range(layers))
         self.norm = nn.LayerNorm(width, eps=1e-6)
         self.head = nn.Linear(width, classes)
@@ -66,13 +66,15 @@ class Vit(nn.Module):
             if p.dim() >= 2:
                 nn.init.trunc_normal_(p, std=0.02)
 
-    def forward(self, images, labels=None):
+    def forward(self, images, labels=None, smoothing=0.0):
         x = self.patch(images).flatten(2).transpose(1, 2)
-        x = torch.cat([self.cls.expand(x.shape[0], -1, -1), x], 1) + self.positions
+        x = x if self.cls is None else torch.cat([self.cls.expand(x.shape[0], -1, -1), x], 1)
+        x = x + self.positions
         for block in self.blocks:
             x = block(x)
-        logits = self.head(self.norm(x)[:, 0])
-        return logits if labels is None else F.cross_entropy(logits, labels)
+        x = self.norm(x)
+        logits = self.head(x.mean(1) if self.cls is None else x[:, 0])
+        return logits if labels is None else F.cross_entropy(logits, labels, label_smoothing=smoothing)
 
 
 def adamw(model, lr, decay=0.1, betas=(0.9, 0.95)):
