@@ -132,10 +132,10 @@ void remove_host(const std::string & name, const Hosts & hosts) {
             "the run has no host '" + name + "'; it has " + (known.empty() ? "none" : known)
         );
     }
-    const RecordHead head{
-        Kind::presence, static_cast<uint64_t>(PresenceKey::Kind::removed), name, 0};
+    const PresenceKey removed{PresenceKey::Kind::removed, name, 0};
     meeting->store().put(
-        RunPaths(hosts.keys.run).removed(name), make_record(meeting->keys(), head, {})
+        RunPaths(hosts.keys.run).presence(removed),
+        make_record(meeting->keys(), head_of(removed), {})
     );
     std::printf(
         "%s is removed with the next round: its messages do not count, and it stops\n", name.c_str()

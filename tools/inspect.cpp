@@ -2,7 +2,7 @@
 //
 //   inspect small-run/checkpoint-0000000100.gguf
 //   inspect small.tokens
-//   inspect --nodes hosts.txt hub-store/r0123456789abcdef/commit/000000000007-0
+//   inspect --nodes hosts.txt hub-store/r0123456789abcdef/commit/000000000007
 //
 // The first bytes of the file decide its kind, not its name.
 // Read next: tools/inspect/inspect.h.

@@ -51,38 +51,15 @@ bool Chain::put_back() const {
 }
 
 Chain::Read Chain::read(Millis wait) {
-    auto next = log_.read(newest() + 1, 0, wait);
+    auto next = log_.read(newest() + 1, wait);
     if (!next) {
         return Read::none;
     }
-    Read          result = Read::appended;
-    const Key32 & before = ahead_.empty() ? head_ : ahead_.back().digest;
-    if (next->commit.previous != before) {
-        if (ahead_.empty()) {
-            return Read::forked;
-        }
-        auto other = log_.find(ahead_.back().commit.index, next->commit.previous);
-        if (!other || other->commit.previous != ahead_.back().commit.previous) {
-            return Read::forked;
-        }
-        ahead_.back() = std::move(*other);
-        result        = Read::revised;
+    const Key32 previous = next->commit.previous;
+    if (!append(ahead_, std::move(*next)) || (ahead_.size() == 1 && previous != head_)) {
+        return Read::forked;
     }
-    ahead_.push_back(std::move(*next));
-    return result;
-}
-
-bool Chain::revise() {
-    const Commit & commit = ahead_.front().commit;
-    if (ahead_.size() != 1 || commit.revision >= kMaxRevision) {
-        return false;
-    }
-    auto revised = log_.read(commit.index, commit.revision + 1);
-    if (!revised || revised->commit.previous != commit.previous) {
-        return false;
-    }
-    ahead_.front() = std::move(*revised);
-    return true;
+    return Read::appended;
 }
 
 void Chain::advance() {

@@ -18,14 +18,10 @@ public:
 
     enum class Read {
         none,      // the next commit is not there yet
-        appended,  // it is the last of ahead()
-        revised,   // and its predecessor in ahead() was replaced by another revision
-        forked,    // it does not fit the commit that we have applied
+        appended,  // it is the last of ahead(), in place of those that it undoes
+        forked,    // it does not follow the commit that we have applied
     };
     Read read(Millis wait);
-
-    // Replaces the only entry of ahead() by its next revision. False: there is none.
-    bool revise();
 
     // The first entry of ahead() has been applied.
     void advance();
@@ -36,7 +32,7 @@ public:
     // Another commit is in the place of the last one applied.
     [[nodiscard]] bool is_replaced() const {
         const auto there = log_.read(index_);
-        return there && there->digest != head_ && !log_.find(index_, head_);
+        return there && there->digest != head_;
     }
 
     // Puts back the commits that we hold. False: others are in their place.
@@ -48,8 +44,8 @@ public:
     const Key32 &                  head() const { return head_; }
     const Commit *                 head_commit() const;
     const std::deque<ChainEntry> & ahead() const { return ahead_; }
-    uint64_t                       newest() const { return index_ + ahead_.size(); }
-    const Commit *                 newest_commit() const;
+    uint64_t       newest() const { return ahead_.empty() ? index_ : ahead_.back().commit.index; }
+    const Commit * newest_commit() const;
 
 private:
     CommitLog              log_;

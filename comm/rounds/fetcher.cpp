@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 #include <set>
+#include <utility>
 
 namespace gt {
 
@@ -13,6 +14,10 @@ Fetcher::Fetcher(Store & store, const RunKeys & keys, const Options & options)
     : store_(store), keys_(keys), paths_(keys.run), options_(options) {}
 
 bool Fetcher::fetch(const Commit & commit) {
+    if (std::exchange(fetching_, commit.index) != commit.index) {
+        fetched_.clear();
+        stuck_since_.reset();
+    }
     // take what we hold already
     std::vector<const CommitMessage *> missing;
     const auto                         held = held_.find(commit.index);
@@ -47,11 +52,7 @@ bool Fetcher::fetch(const Commit & commit) {
     } else {
         get(0, n);
     }
-    const bool is_complete = fetched_.size() == commit.messages.size();
-    if (is_complete && has_reported_) {  // found after all
-        store_.remove(paths_.lost(commit.index, commit.revision, options_.host));
-    }
-    return is_complete;
+    return fetched_.size() == commit.messages.size();
 }
 
 // The commit has the digests of the bytes and the keys of hosts: the result depends on both only, and
@@ -77,13 +78,7 @@ Fetcher::open(const Commit & commit, std::map<std::string, MessageHead> & heads)
 void Fetcher::finish(uint64_t index) {
     held_[index] = std::move(fetched_);
     held_.erase(held_.begin(), held_.upper_bound(index - std::min<uint64_t>(index, kHeldRounds)));
-    replaced();
-    stuck_since_.reset();
-}
-
-void Fetcher::replaced() {
     fetched_.clear();
-    has_reported_ = false;
 }
 
 void Fetcher::reset() {
@@ -123,7 +118,7 @@ void Fetcher::put_missing(const Chain & chain, uint64_t floor) {
     }
 }
 
-bool Fetcher::while_waiting(const Chain & chain, Fault & fault, Time now) {
+Fetcher::Trouble Fetcher::while_waiting(const Chain & chain, Time now) {
     // look when a round takes longer than usual: listing keys costs money in a bucket
     if (!waiting_since_) {
         waiting_since_ = now;
@@ -132,75 +127,54 @@ bool Fetcher::while_waiting(const Chain & chain, Fault & fault, Time now) {
     const Commit * newest = chain.newest_commit();
     const Millis   usual(newest ? newest->pace_ms : 0);
     if (now - looked_ < std::max(options_.lost_after / 2, usual)) {
-        return false;
+        return Trouble::none;
     }
     looked_ = now;
     // are the rounds behind ours removed, lost or replaced?
-    const uint64_t index = chain.index();
     const uint64_t floor = chain.log().floor();
-    if (floor > index + 1) {
-        fault = Fault::expired;
-        return false;
+    if (floor > chain.index() + 1) {
+        return Trouble::expired;
     }
     if (chain.is_lost()) {
-        return true;
+        return Trouble::lost;
     }
     if (chain.is_replaced()) {
-        fault = Fault::forked;
-        return false;
+        return Trouble::forked;
     }
     put_missing(chain, floor);
-    return false;
+    return Trouble::none;
 }
 
-bool Fetcher::while_stuck(Chain & chain, uint64_t incarnation, Fault & fault, Time now) {
+Fetcher::Trouble Fetcher::while_stuck(Chain & chain, Time now) {
     // look four times in lost_after
     if (!stuck_since_) {
         stuck_since_ = now;
         looked_      = now;
     }
     if (now - looked_ < options_.lost_after / 4) {
-        return false;
+        return Trouble::none;
     }
     looked_ = now;
-    // is the round removed, or lost?
+    // is the round removed, lost or undone?
     const uint64_t floor = chain.log().floor();
-    if (floor > chain.ahead().front().commit.index) {
-        fault = Fault::expired;
-        return false;
+    if (floor > fetching_) {
+        return Trouble::expired;
     }
     if (chain.is_lost()) {
-        return true;
+        return Trouble::lost;
     }
     put_missing(chain, floor);
-    // is another revision valid? A later commit, or a higher revision, shows it
-    for (bool is_more = true; is_more;) {
-        const Chain::Read read = chain.read({});
-        is_more                = read == Chain::Read::appended || read == Chain::Read::revised;
-        if (read == Chain::Read::revised) {
-            replaced();
-        } else if (read == Chain::Read::forked) {
-            fault = Fault::forked;
-            return false;
+    for (auto read = Chain::Read::appended; read != Chain::Read::none; read = chain.read({})) {
+        if (read == Chain::Read::forked) {
+            return Trouble::forked;
         }
     }
-    if (chain.revise()) {
-        replaced();
-        stuck_since_.reset();
-        return false;
-    }
-    if (now - *stuck_since_ < options_.lost_after) {
-        return false;
+    if (now - *stuck_since_ < options_.lost_after ||
+        chain.ahead().front().commit.index != fetching_) {
+        return Trouble::none;
     }
     // have the others moved on? Then load their next checkpoint
-    if (has_newer_checkpoint(chain)) {
-        fault = Fault::expired;
-        return false;
-    }
-    if (!has_reported_) {
-        report_lost(chain.ahead().front().commit, incarnation);
-    }
-    return false;
+    return has_newer_checkpoint(chain) ? Trouble::expired : Trouble::stuck;
 }
 
 bool Fetcher::has_newer_checkpoint(const Chain & chain) const {
@@ -212,24 +186,6 @@ bool Fetcher::has_newer_checkpoint(const Chain & chain) const {
     }
     const auto listing = chain.log().read(newest.complete_at);
     return listing && listing->commit.complete && listing->commit.complete->index >= index;
-}
-
-// Only members vote, with the incarnation that the commit lists.
-void Fetcher::report_lost(const Commit & commit, uint64_t incarnation) {
-    std::vector<std::string> missing;
-    for (const CommitMessage & message : commit.messages) {
-        if (!fetched_.contains(message.host)) {
-            missing.push_back(message.host);
-        }
-    }
-    const CommitHost * me = commit.find(options_.host);
-    if (me && me->member && me->incarnation == incarnation) {
-        store_.put(
-            paths_.lost(commit.index, commit.revision, options_.host),
-            make_lost(keys_, commit.index, options_.host, incarnation, missing)
-        );
-        has_reported_ = true;
-    }
 }
 
 }  // namespace gt

@@ -1,9 +1,8 @@
 // comm/rounds/fetcher.h — fetches the messages that a commit lists, and repairs lost ones.
 //
-// A store may lose a listed message although its digest is committed. A host that misses it writes
-// a *lost* record; a host that has applied the round and waits for the next one puts its copy
-// again. If every member reports the loss, the sequencer revises the commit, and the message is
-// absent for everybody. None of this costs anything while rounds close normally.
+// A store may lose a listed message although its digest is committed. A host that has applied the round
+// and waits for the next one puts its copy again. If nobody has one, the hosts are stuck and say so: the
+// sequencer undoes the round. None of this costs anything while rounds close normally.
 #pragma once
 
 #include "comm/rounds/chain.h"
@@ -17,7 +16,7 @@ class Fetcher {
 public:
     struct Options {
         std::string host;
-        Millis      lost_after{};  // report a listed message as lost after this time
+        Millis      lost_after{};  // a listed message is lost after this time
         int         n_threads = 1;
     };
     Fetcher(Store & store, const RunKeys & keys, const Options & options);
@@ -36,20 +35,23 @@ public:
     // The round is applied: keeps its messages for a while.
     void finish(uint64_t index);
 
-    // Drops what was fetched for a commit that has been replaced by another revision.
-    void replaced();
-
     void reset();                                    // after joining again
     void found_commit() { waiting_since_.reset(); }  // the next commit is there
 
-    // Called while the next commit does not come: puts again what the store has lost. Sets `fault` if the rounds behind ours are removed, or replaced by others. Returns
-    // whether the store has lost commits that we hold.
-    [[nodiscard]] bool while_waiting(const Chain & chain, Fault & fault, Time now);
+    enum class Trouble {
+        none,
+        lost,     // the store lacks commits that we hold
+        expired,  // the rounds behind ours are removed, or the others have moved on: join again
+        forked,   // they are replaced by others: join again
+        stuck,    // nobody has the listed messages
+    };
 
-    // Called while fetch returns false for the first commit ahead: looks for another revision, and
-    // finally reports the missing messages as lost. Sets `fault` if we must join again. Returns
-    // whether the store has lost commits that we hold.
-    [[nodiscard]] bool while_stuck(Chain & chain, uint64_t incarnation, Fault & fault, Time now);
+    // Called while the next commit does not come: puts again what the store has lost.
+    [[nodiscard]] Trouble while_waiting(const Chain & chain, Time now);
+
+    // Called while fetch returns false for the first commit ahead: puts again what the store has lost,
+    // and reads on, because a later commit may undo this one.
+    [[nodiscard]] Trouble while_stuck(Chain & chain, Time now);
 
     // Puts all messages that we hold.
     void put_back();
@@ -65,19 +67,18 @@ private:
 
     bool has_newer_checkpoint(const Chain & chain) const;
     void put_missing(const Chain & chain, uint64_t floor);
-    void report_lost(const Commit & commit, uint64_t incarnation);
     void put(uint64_t index, const Messages::value_type & held);
 
     Store &                      store_;
     const RunKeys &              keys_;
     RunPaths                     paths_;
     Options                      options_;
-    Messages                     fetched_;  // of the first commit ahead
-    std::map<uint64_t, Messages> held_;     // of the last rounds, by index
+    Messages                     fetched_;       // of the first commit ahead
+    uint64_t                     fetching_ = 0;  // its index
+    std::map<uint64_t, Messages> held_;          // of the last rounds, by index
     std::optional<Time>          waiting_since_, stuck_since_;
     Time                         looked_{};
-    bool                         has_reported_ = false;
-    uint64_t                     n_bytes_      = 0;
+    uint64_t                     n_bytes_ = 0;
 };
 
 }  // namespace gt

@@ -62,16 +62,20 @@ Outbox::settle_skipped(const std::deque<ChainEntry> & chain, uint64_t index) {
     return settled;
 }
 
-std::deque<OpenedRound> Outbox::settle_beyond(uint64_t index) {
+std::deque<OpenedRound> Outbox::take_back(uint64_t first, uint64_t last) {
     std::deque<OpenedRound> settled;
-    while (!sent_.empty() && sent_.back().index > index) {
+    for (auto sent = sent_.begin(); sent != sent_.end();) {
+        if (sent->index < first || sent->index > last) {
+            ++sent;
+            continue;
+        }
         OpenedRound out;
         out.is_settled_only = true;
-        out.commit.index    = sent_.back().index;
-        out.commit.step = out.mine = sent_.back().step;
-        out.has_mine               = sent_.back().phase == Phase::outputs;
-        settled.push_front(std::move(out));
-        sent_.pop_back();
+        out.commit.index    = sent->index;
+        out.commit.step = out.mine = sent->step;
+        out.has_mine               = sent->phase == Phase::outputs;
+        settled.push_back(std::move(out));
+        sent = sent_.erase(sent);
     }
     return settled;
 }

@@ -49,8 +49,8 @@ public:
     // Settles the messages up to `index`, whose rounds are skipped because we start behind them.
     std::deque<OpenedRound> settle_skipped(const std::deque<ChainEntry> & chain, uint64_t index);
 
-    // Takes back the messages behind `index`: the store was restored from an older copy.
-    std::deque<OpenedRound> settle_beyond(uint64_t index);
+    // Takes back the messages of rounds from `first` to `last`: no commit will list them.
+    std::deque<OpenedRound> take_back(uint64_t first, uint64_t last);
 
     // u16 n | n times: u64 index | u64 step | u64 incarnation
     void write(WireWriter & out) const;

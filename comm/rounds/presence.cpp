@@ -1,6 +1,8 @@
 // comm/rounds/presence.cpp — see presence.h.
 #include "comm/rounds/presence.h"
 
+#include "comm/wire/wire.h"
+
 #include <algorithm>
 
 namespace gt {
@@ -24,10 +26,10 @@ void Presence::announce(const Commit * newest) {
             highest = std::max(highest, presence->incarnation);
         }
     }
-    const uint64_t   next = highest + 1;
-    const RecordHead head{Kind::presence, 0, host_, next};
-    if (store_.put(paths_.hello(host_, next), make_signed_record(keys_, head, nonce_), true)) {
-        incarnation_  = next;
+    const PresenceKey hello{PresenceKey::Kind::hello, host_, highest + 1};
+    const Bytes       record = make_signed_record(keys_, head_of(hello), nonce_);
+    if (store_.put(paths_.presence(hello), record, true)) {
+        incarnation_  = hello.incarnation;
         is_announced_ = true;
     }
 }
@@ -47,23 +49,30 @@ void Presence::require_our_name(const CommitHost & me) const {
     }
 }
 
+void Presence::tell(PresenceKey::Kind kind, uint64_t number, std::span<const uint8_t> body) {
+    const PresenceKey key{kind, host_, number};
+    store_.put(paths_.presence(key), make_signed_record(keys_, head_of(key), body));
+}
+
 void Presence::leave() {
     if (is_announced_) {
-        const RecordHead head{Kind::presence, 1, host_, incarnation_};
-        store_.put(paths_.leave(host_, incarnation_), make_signed_record(keys_, head, {}));
+        tell(PresenceKey::Kind::leave, incarnation_);
     }
 }
 
 void Presence::ask(uint64_t index) {
-    const RecordHead head{
-        Kind::presence, static_cast<uint64_t>(PresenceKey::Kind::ask), host_, index};
-    store_.put(paths_.ask(host_, index), make_signed_record(keys_, head, {}));
+    tell(PresenceKey::Kind::ask, index);
 }
 
 void Presence::restored(uint64_t index) {
-    const RecordHead head{
-        Kind::presence, static_cast<uint64_t>(PresenceKey::Kind::restored), host_, index};
-    store_.put(paths_.restored(host_, index), make_signed_record(keys_, head, {}));
+    tell(PresenceKey::Kind::restored, index);
+}
+
+void Presence::stuck(uint64_t newest, uint64_t place, const Key32 & head) {
+    WireWriter body;
+    body.u64(place);
+    body.raw(head);
+    tell(PresenceKey::Kind::stuck, newest, body.bytes());
 }
 
 bool Presence::is_member(const Commit * newest) const {

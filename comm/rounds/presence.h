@@ -22,6 +22,10 @@ public:
     // We have put back what the store had lost, up to the commit of `index`.
     void restored(uint64_t index);
 
+    // We are stuck behind the commit `place`: the store has lost messages that commits up to `newest`
+    // list, or checkpoints.
+    void stuck(uint64_t newest, uint64_t place, const Key32 & head);
+
     // Announces itself again, with a new incarnation: the store may have lost our hello.
     void forget() { is_announced_ = false; }
 
@@ -43,6 +47,8 @@ public:
     [[nodiscard]] bool admit(const Commit & commit, bool is_newest);
 
 private:
+    void tell(PresenceKey::Kind kind, uint64_t number, std::span<const uint8_t> body = {});
+
     // Throws Error if the run has removed us, or knows another machine by our name.
     void require_our_name(const CommitHost & me) const;
 

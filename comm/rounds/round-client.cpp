@@ -88,10 +88,20 @@ uint64_t RoundClient::n_behind(Time now) {
     }
     const bool is_member = presence_.is_member(newest);
     if (!is_member) {
-        is_lost_ = fetcher_.while_waiting(chain_, fault_, now) || is_lost_;
-        restore();
+        cope(fetcher_.while_waiting(chain_, now));
     }
     return is_member ? 0 : 1;
+}
+
+void RoundClient::cope(Fetcher::Trouble trouble) {
+    using Trouble = Fetcher::Trouble;
+    is_lost_      = is_lost_ || trouble == Trouble::lost;
+    if (trouble == Trouble::expired || trouble == Trouble::forked) {
+        fault_ = trouble == Trouble::expired ? Fault::expired : Fault::forked;
+    } else if (trouble == Trouble::stuck && !options_.observe) {
+        presence_.stuck(chain_.newest(), chain_.index(), chain_.head());
+    }
+    restore();
 }
 
 // The store has lost commits that we have applied: puts back what we hold, and tells the sequencer. All
@@ -126,12 +136,10 @@ bool RoundClient::look_ahead(Millis wait) {
         return false;
     }
     const Chain::Read read = chain_.read(wait);
-    if (read == Chain::Read::revised) {
-        fetcher_.replaced();
-    } else if (read == Chain::Read::forked) {
+    if (read == Chain::Read::forked) {
         fault_ = Fault::forked;
     }
-    return read == Chain::Read::appended || read == Chain::Read::revised;
+    return read == Chain::Read::appended;
 }
 
 // Messages in flight stay so until the next join.
@@ -190,8 +198,7 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
         if (!presence_.is_announced()) {
             presence_.announce(chain_.newest_commit());
         }
-        is_lost_ = fetcher_.while_waiting(chain_, fault_, now) || is_lost_;
-        restore();
+        cope(fetcher_.while_waiting(chain_, now));
     }
     if (fault_ != Fault::none) {
         return faulty();
@@ -202,13 +209,18 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
     fetcher_.found_commit();
     // fetch its messages
     if (!fetcher_.fetch(chain_.ahead().front().commit)) {
-        is_lost_ = fetcher_.while_stuck(chain_, incarnation(), fault_, now) || is_lost_;
-        restore();
+        cope(fetcher_.while_stuck(chain_, now));
         return std::nullopt;
     }
-    // open them, and settle our own
     const Commit & commit = chain_.ahead().front().commit;
-    OpenedRound    out;
+    if (commit.n_undone > 0) {
+        settled_ = outbox_.take_back(0, commit.index - 1);
+        if (!settled_.empty()) {
+            return try_next(wait, now);
+        }
+    }
+    // open them, and settle our own
+    OpenedRound out;
     out.commit      = commit;
     out.messages    = fetcher_.open(commit, out.heads);
     out.fault       = compare(out.heads);
@@ -244,20 +256,25 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
         }
         return std::nullopt;
     }
+    const bool has_own = !mark.empty() && own_commit_;
+    if (has_own && chain.front().commit.previous == own_commit_->digest) {
+        chain.push_front(*own_commit_);
+    }
     Start                      start;
-    const std::optional<Key32> head = find_start(chain, !mark.empty(), fresh, start);
-    if (!head) {  // nothing to start from yet
-        const Commit & newest = chain.back().commit;
-        if (!presence_.is_announced() && newest.index == 0) {
+    const Commit &             newest = chain.back().commit;
+    const std::optional<Key32> head   = find_start(chain, !mark.empty(), fresh, start);
+    if (!head || (start.checkpoint && needs_newer(chain, *start.checkpoint, now))) {
+        if (!head && !presence_.is_announced() && newest.index == 0) {
             presence_.announce(&newest);
+        }
+        if (has_own && has_stopped(newest, now)) {
+            presence_.stuck(newest.index, own_commit_->commit.index, own_commit_->digest);
+            moved_ = now;
         }
         return std::nullopt;
     }
-    if (start.checkpoint && needs_newer(chain, *start.checkpoint, now)) {
-        return std::nullopt;
-    }
     asked_.reset();
-    uint64_t last_valid = chain.back().commit.index + 1;
+    uint64_t last_valid = newest.index + 1;
     if (fault_ == Fault::forked) {
         --last_valid;  // a message in the open round was begun on another chain
         presence_.forget();
@@ -271,7 +288,7 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
     for (OpenedRound & round : outbox_.settle_skipped(chain, start.index)) {
         settled_.push_back(std::move(round));
     }
-    for (OpenedRound & round : outbox_.settle_beyond(last_valid)) {
+    for (OpenedRound & round : outbox_.take_back(last_valid + 1, kNone)) {
         settled_.push_back(std::move(round));
     }
     chain_.start(start.index, *head, std::move(chain));
@@ -310,9 +327,11 @@ bool RoundClient::restore_own(const std::deque<ChainEntry> & chain, Time now) {
 std::optional<Key32> RoundClient::find_start(
     const std::deque<ChainEntry> & chain, bool has_mark, bool fresh, Start & start
 ) const {
-    const uint64_t first = chain.front().commit.index;
-    const auto     at    = [&](uint64_t index) -> const ChainEntry * {
-        return index >= first && index - first < chain.size() ? &chain[index - first] : nullptr;
+    const auto at = [&](uint64_t index) -> const ChainEntry * {
+        const auto it = std::find_if(chain.begin(), chain.end(), [&](const ChainEntry & entry) {
+            return entry.commit.index == index;
+        });
+        return it == chain.end() ? nullptr : &*it;
     };
     const uint64_t     complete_at = chain.back().commit.complete_at;
     const ChainEntry * listing     = complete_at == kNone ? nullptr : at(complete_at);
@@ -322,7 +341,7 @@ std::optional<Key32> RoundClient::find_start(
         start.step  = own->commit.step;
         return own_->second;
     }
-    if (fresh && first == 0 && (!listing || listing->commit.complete->index == 0)) {
+    if (fresh && at(0) && (!listing || listing->commit.complete->index == 0)) {
         start.writers = chain.front().commit.writers;
         return chain.front().digest;
     }
@@ -355,16 +374,20 @@ bool RoundClient::needs_newer(
         presence_.ask(newest.index);
         asked_ = newest.index;
     }
-    if (newest.index != newest_then_) {
-        newest_then_ = newest.index;
-        moved_       = now;
-    }
     const bool has_members =
         std::any_of(newest.hosts.begin(), newest.hosts.end(), [](const auto & host) {
             return host.member;
         });
-    const Millis timeout = std::max(options_.ask_timeout, 4 * Millis(newest.pace_ms));
-    return !is_readable || (has_members && now - moved_ <= timeout);
+    return !is_readable || (has_members && !has_stopped(newest, now));
+}
+
+// No round has closed for long.
+bool RoundClient::has_stopped(const Commit & newest, Time now) {
+    if (newest.index != newest_then_) {
+        newest_then_ = newest.index;
+        moved_       = now;
+    }
+    return now - moved_ > std::max(options_.ask_timeout, 4 * Millis(newest.pace_ms));
 }
 
 // u32 magic | u64 run | u64 index | digest head | u64 last index whose message is not in the residual
@@ -404,7 +427,7 @@ void RoundClient::read_mark(std::span<const uint8_t> mark) {
     }
     own_    = {index, head};
     outbox_ = std::move(outbox);
-    if (auto parsed = parse_commit(keys_, index, 0, commit); parsed && digest256(commit) == head) {
+    if (auto parsed = parse_commit(keys_, index, commit); parsed && digest256(commit) == head) {
         own_commit_ = ChainEntry{std::move(*parsed), head};
     }
     presence_.resume(last);

@@ -21,7 +21,7 @@ namespace gt {
 
 struct RoundClientOptions {
     std::string host;
-    Millis      lost_after{20'000};   // report a listed message as lost after this time
+    Millis      lost_after{20'000};   // a listed message is lost after this time
     Millis      ask_timeout{60'000};  // for a newer checkpoint, while no round closes
     int         n_fetch = 4;          // messages fetched at the same time; 1: no threads
     bool        observe = false;      // follows the rounds, takes no part
@@ -93,7 +93,9 @@ private:
     ) const;
     bool needs_newer(const std::deque<ChainEntry> & chain, const CheckpointList & list, Time now);
     bool look_ahead(Millis wait);
+    void cope(Fetcher::Trouble trouble);
     void restore();
+    bool has_stopped(const Commit & newest, Time now);
     bool restore_own(const std::deque<ChainEntry> & chain, Time now);
     OpenedRound faulty() const;
     Fault       compare(const std::map<std::string, MessageHead> & heads) const;

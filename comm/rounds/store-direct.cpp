@@ -154,15 +154,15 @@ DirectStore::from(const std::string & peer, const std::string & key, Millis wait
 
 // Notes a commit that passes through to our client.
 void DirectStore::follow(const std::string & key, std::span<const uint8_t> value) {
-    const auto id = paths_.parse_commit(key);
-    auto commit   = id ? parse_commit(options_.keys, id->index, id->revision, value) : std::nullopt;
+    const auto index  = paths_.parse_commit(key);
+    auto       commit = index ? parse_commit(options_.keys, *index, value) : std::nullopt;
     if (!commit) {
         return;
     }
     uint64_t floor = 0;
     {
         const std::lock_guard lock(mutex_);
-        if (newest_ && newest_->index > id->index) {
+        if (newest_ && newest_->index > *index) {
             return;
         }
         if (commit->complete && commit->complete->index != complete_) {

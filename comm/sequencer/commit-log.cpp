@@ -1,4 +1,4 @@
-// comm/sequencer/commit-log.cpp — walks the chain; a commit's successor decides which revision is valid.
+// comm/sequencer/commit-log.cpp — walks the chain.
 #include "comm/sequencer/commit-log.h"
 
 #include <algorithm>
@@ -8,29 +8,18 @@ namespace gt {
 
 constexpr int kAttempts = 4;
 
-std::optional<ChainEntry>
-CommitLog::read(uint64_t index, uint32_t revision, std::chrono::milliseconds wait) const {
+std::optional<ChainEntry> CommitLog::read(uint64_t index, std::chrono::milliseconds wait) const {
     std::string why;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {  // a transfer may be damaged, too
-        const auto value = store_.get(paths_.commit(index, revision), wait);
+        const auto value = store_.get(paths_.commit(index), wait);
         if (!value) {
             return std::nullopt;
         }
-        if (auto commit = parse_commit(keys_, index, revision, *value, &why)) {
+        if (auto commit = parse_commit(keys_, index, *value, &why)) {
             return ChainEntry{std::move(*commit), digest256(*value)};
         }
     }
     throw StoreError(why + "; check that all hosts and the hub have the same key and version");
-}
-
-std::optional<ChainEntry> CommitLog::find(uint64_t index, const Key32 & digest) const {
-    for (uint32_t revision = 0; revision <= kMaxRevision; ++revision) {
-        auto entry = read(index, revision);
-        if (!entry || entry->digest == digest) {
-            return entry;
-        }
-    }
-    return std::nullopt;
 }
 
 uint64_t CommitLog::floor() const {
@@ -46,7 +35,7 @@ bool CommitLog::has_all_until(uint64_t index) const {
     std::set<uint64_t> indices;
     for (const std::string & key : store_.list(paths_.commits())) {
         if (const auto commit = paths_.parse_commit(key)) {
-            indices.insert(commit->index);
+            indices.insert(*commit);
         }
     }
     for (uint64_t i = floor(); i <= index; ++i) {
@@ -60,7 +49,7 @@ bool CommitLog::has_all_until(uint64_t index) const {
 bool CommitLog::put_back(const ChainEntry & entry) const {
     const Bytes value = encode_commit(keys_, entry.commit);
     GT_CHECK(digest256(value) == entry.digest, "a commit is encoded differently than before");
-    return store_.put(paths_.commit(entry.commit.index, entry.commit.revision), value, true);
+    return store_.put(paths_.commit(entry.commit.index), value, true);
 }
 
 bool CommitLog::retain(uint64_t & index) const {
@@ -75,7 +64,7 @@ bool CommitLog::retain(uint64_t & index) const {
         ++end;
     }
     for (const std::string & key : store_.list(paths_.commits())) {
-        if (const auto commit = paths_.parse_commit(key); commit && commit->index >= end) {
+        if (const auto commit = paths_.parse_commit(key); commit && *commit >= end) {
             store_.remove(key);
         }
     }
@@ -89,18 +78,27 @@ bool CommitLog::retain(uint64_t & index) const {
     return true;
 }
 
+bool append(std::deque<ChainEntry> & chain, ChainEntry next) {
+    while (!chain.empty() && chain.back().digest != next.commit.previous) {
+        if (next.commit.n_undone == 0) {
+            return false;
+        }
+        chain.pop_back();
+    }
+    chain.push_back(std::move(next));
+    return true;
+}
+
 std::deque<ChainEntry> CommitLog::load() const {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         const uint64_t         from = floor();
         std::deque<ChainEntry> chain;
         if (auto first = read(from)) {
             chain.push_back(std::move(*first));
-        } else if (from == 0) {
-            return chain;
-        } else {
+        } else if (from > 0) {
             continue;  // the floor has been raised meanwhile
         }
-        if (extend(chain)) {
+        if (chain.empty() || extend(chain)) {
             return chain;
         }
     }
@@ -110,27 +108,9 @@ std::deque<ChainEntry> CommitLog::load() const {
 }
 
 bool CommitLog::extend(std::deque<ChainEntry> & chain) const {
-    while (true) {
-        const uint64_t index = chain.back().commit.index;
-        auto           next  = read(index + 1);
-        if (!next) {
-            break;
-        }
-        if (next->commit.previous != chain.back().digest) {
-            auto right = find(index, next->commit.previous);
-            if (!right ||
-                (chain.size() > 1 && right->commit.previous != chain[chain.size() - 2].digest)) {
-                return false;
-            }
-            chain.back() = std::move(*right);
-        }
-        chain.push_back(std::move(*next));
-    }
-    // the newest has no successor yet: its highest revision is valid
-    while (auto revised = read(chain.back().commit.index, chain.back().commit.revision + 1)) {
-        chain.back() = std::move(*revised);
-        if (chain.back().commit.revision >= kMaxRevision) {
-            break;
+    while (auto next = read(chain.back().commit.index + 1)) {
+        if (!append(chain, std::move(*next))) {
+            return false;
         }
     }
     return true;

@@ -16,16 +16,16 @@ struct ChainEntry {
     Key32  digest{};  // of the whole record: the next commit's `previous`
 };
 
+// Appends the next commit, in place of those that it undoes. False: it does not fit the last one.
+[[nodiscard]] bool append(std::deque<ChainEntry> & chain, ChainEntry next);
+
 class CommitLog {
 public:
     CommitLog(Store & store, const RunKeys & keys) : store_(store), keys_(keys), paths_(keys.run) {}
 
     // Nothing if it is not there within `wait`. Throws StoreError if it can't be parsed.
     [[nodiscard]] std::optional<ChainEntry>
-    read(uint64_t index, uint32_t revision = 0, std::chrono::milliseconds wait = {}) const;
-
-    // The revision of `index` that has this digest.
-    [[nodiscard]] std::optional<ChainEntry> find(uint64_t index, const Key32 & digest) const;
+    read(uint64_t index, std::chrono::milliseconds wait = {}) const;
 
     // Rounds below may be removed. Lists keys: only for joining and long waits.
     [[nodiscard]] uint64_t floor() const;

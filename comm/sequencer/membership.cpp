@@ -44,6 +44,7 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
     opened_        = now;
     arrived_.clear();
     durations_.clear();
+    stuck_.clear();
     if (head.phase != Phase::outputs && !head.messages.empty()) {
         std::vector<uint64_t> weights;
         for (const CommitMessage & message : head.messages) {
@@ -74,6 +75,10 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
     }
     bytes_ += head.n_bytes(checkpoint_bytes_);
     awaits_all_ = false;
+    if (head.n_undone > 0) {
+        order_.reset();
+        has_no_checkpoint_ = true;
+    }
     if (!head.writers.empty()) {
         has_no_checkpoint_ = false;
         n_broken_ += order_ ? 1 : 0;
@@ -121,6 +126,15 @@ void Membership::restored() {
     order_.reset();
     awaits_all_        = true;
     has_no_checkpoint_ = true;
+}
+
+void Membership::stuck(
+    const std::string & host, uint64_t newest, uint64_t place, const Key32 & head, Time now
+) {
+    if (head_ && newest == head_->index && place < newest && head_->find(host)) {
+        stuck_since_ = stuck_.empty() ? now : stuck_since_;
+        stuck_[host] = {place, head};
+    }
 }
 
 std::vector<MessageId> Membership::missing() const {
@@ -293,6 +307,48 @@ Commit Membership::begin() const {
     return commit;
 }
 
+// A commit without messages.
+Commit Membership::next() const {
+    Commit commit;
+    commit.index           = open_index();
+    commit.previous        = head_digest_;
+    commit.epoch           = head_->epoch;
+    commit.step            = head_->step;
+    commit.complete_at     = head_->complete_at;
+    commit.pace_ms         = static_cast<uint32_t>(pace(Phase::inputs).count());
+    commit.outputs_pace_ms = static_cast<uint32_t>(pace(Phase::outputs).count());
+    return commit;
+}
+
+// No host can apply the newest commit, and all had time to say so.
+bool Membership::are_stuck(Time now) const {
+    return !stuck_.empty() && arrived_.empty() && now - stuck_since_ >= options_.gone_after &&
+           std::all_of(head_->hosts.begin(), head_->hosts.end(), [&](const CommitHost & host) {
+               return !is_live(host, now) || stuck_.contains(host.name);
+           });
+}
+
+// Follows the newest commit whose state a host has; those behind it are undone.
+Commit Membership::undo(Time now) const {
+    std::pair<uint64_t, Key32> place;
+    for (const auto & [host, stands] : stuck_) {
+        place = std::max(place, stands);
+    }
+    Commit commit   = next();
+    commit.previous = place.second;
+    commit.n_undone = head_->index - place.first;
+    if (commit.complete_at > place.first) {
+        commit.complete_at = kNone;
+    }
+    update_hosts(commit, now);
+    for (CommitHost & host : commit.hosts) {
+        if (host.last_listed != kNone) {
+            host.last_listed = std::min(host.last_listed, place.first);
+        }
+    }
+    return commit;
+}
+
 std::optional<Commit> Membership::close(Time now) const {
     if (!head_) {
         Commit commit = begin();
@@ -300,6 +356,9 @@ std::optional<Commit> Membership::close(Time now) const {
             return std::nullopt;
         }
         return commit;
+    }
+    if (are_stuck(now)) {
+        return undo(now);
     }
     if (!is_time(now)) {
         return std::nullopt;
@@ -310,18 +369,12 @@ std::optional<Commit> Membership::close(Time now) const {
         return is_foreign(one.second.head) || removed_.contains(one.first);
     });
     const Verdict verdict = judge(*head_, arrived, states_);
-    Commit        commit;
-    commit.index           = open_index();
-    commit.previous        = head_digest_;
-    commit.epoch           = head_->epoch;
-    commit.step            = verdict.usable.empty() ? head_->step : verdict.step;
-    commit.phase           = verdict.usable.empty() ? Phase::single : verdict.phase;
-    commit.state_index     = verdict.state_index;
-    commit.state_digest    = verdict.state_digest;
-    commit.diverged        = verdict.diverged;
-    commit.complete_at     = head_->complete_at;
-    commit.pace_ms         = static_cast<uint32_t>(pace(Phase::inputs).count());
-    commit.outputs_pace_ms = static_cast<uint32_t>(pace(Phase::outputs).count());
+    Commit        commit  = next();
+    commit.step           = verdict.usable.empty() ? head_->step : verdict.step;
+    commit.phase          = verdict.usable.empty() ? Phase::single : verdict.phase;
+    commit.state_index    = verdict.state_index;
+    commit.state_digest   = verdict.state_digest;
+    commit.diverged       = verdict.diverged;
     for (const std::string & name : verdict.usable) {
         const SeenMessage & seen   = arrived_.at(name);
         const uint64_t      weight = std::min(seen.head.weight, verdict.max_weight);

@@ -56,6 +56,11 @@ public:
     // one may have applied it already. Slices and checkpoints are lost: a new one is due.
     void restored();
 
+    // `host` is stuck behind the commit `place`, whose digest is `head`: the store has lost what commits
+    // up to `newest` list.
+    void
+    stuck(const std::string & host, uint64_t newest, uint64_t place, const Key32 & head, Time now);
+
     // The members' messages of the open round that have not arrived.
     std::vector<MessageId> missing() const;
     void                   message(const SeenMessage & seen, Time now);
@@ -73,12 +78,14 @@ public:
     const Key32 &                 head_digest() const { return head_digest_; }
     uint64_t                      open_index() const { return head_ ? head_->index + 1 : 0; }
     bool                          is_silent(const std::string & host, Time now) const;
-    size_t                        n_arrived() const { return arrived_.size(); }
     uint64_t                      last_order() const { return last_order_; }  // of a checkpoint
     Time                          opened() const { return opened_; }
 
 private:
     Commit begin() const;
+    Commit next() const;
+    bool   are_stuck(Time now) const;
+    Commit undo(Time now) const;
     Key32  key_of(const std::string & host) const;
     bool   would_admit(const std::string & host, uint64_t incarnation) const;
     Millis whole_time(Time::duration time, const MessageHead & head) const;
@@ -116,8 +123,10 @@ private:
     uint64_t                           bytes_      = 0;  // of messages since the last order
     uint64_t checkpoint_bytes_                     = 0;  // of the last complete one; 0: unknown
     uint64_t n_broken_                             = 0;  // orders in a row that were not completed
-    uint64_t asked_      = kNone;  // a host needs a checkpoint of this index or later
-    bool     awaits_all_ = false, has_no_checkpoint_ = false;  // see restored()
+    uint64_t asked_ = kNone;  // a host needs a checkpoint of this index or later
+    std::map<std::string, std::pair<uint64_t, Key32>> stuck_;  // where hosts stand
+    Time                                              stuck_since_{};
+    bool awaits_all_ = false, has_no_checkpoint_ = false;  // see restored()
 };
 
 }  // namespace gt

@@ -16,7 +16,7 @@ void Retention::start(uint64_t floor) {
     floor_ = done_ = floor;
     for (const std::string & key : store_.list(paths_.commits())) {
         const auto commit = paths_.parse_commit(key);
-        done_             = std::min(done_, commit ? commit->index : done_);
+        done_             = std::min(done_, commit.value_or(done_));
     }
 }
 
@@ -87,11 +87,7 @@ void Retention::remove_round(uint64_t index) {
     if (entry && entry->commit.phase != Phase::single) {
         remove_all(paths_.shards(index));
     }
-    for (uint32_t revision = 1; entry && log_.read(index, revision); ++revision) {
-        store_.remove(paths_.commit(index, revision));
-        remove_all(paths_.losts(index, revision - 1));
-    }
-    store_.remove(paths_.commit(index, 0));
+    store_.remove(paths_.commit(index));
 }
 
 }  // namespace gt

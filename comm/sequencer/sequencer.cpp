@@ -1,7 +1,6 @@
 // comm/sequencer/sequencer.cpp — one pass: presences, messages, checkpoint slices, commit.
 #include "comm/sequencer/sequencer.h"
 
-#include "comm/sequencer/revise.h"
 #include "comm/sequencer/run-settings.h"
 #include "comm/wire/held-copy.h"
 #include "comm/wire/wire.h"
@@ -45,7 +44,7 @@ bool Sequencer::poll(Time now) {
     look_for_slices();
     // make room, then write a commit
     retention_.work();
-    const bool closed = close(now) || revise(now);
+    const bool closed = close(now);
     if (closed && options_.early == 0) {
         look_for_messages(now);  // of the next round
     }
@@ -120,12 +119,9 @@ void Sequencer::take(const ChainEntry & entry, Time now) {
         leads_ = false;
     }
     const auto & head = membership_.head();
-    if (head &&
-        entry.commit.previous !=
-            (entry.commit.index == head->index ? head->previous : membership_.head_digest())) {
-        // another revision of our head is valid: start over from the floor
+    if (head && entry.commit.n_undone == 0 && entry.commit.previous != membership_.head_digest()) {
         restart();
-        throw StoreError("another sequencer has revised the newest commit; the chain is read again"
+        throw StoreError("another sequencer has replaced the newest commit; reading the chain again"
         );
     }
     advance(entry, now);
@@ -222,17 +218,17 @@ void Sequencer::take_presence(const std::string & key, Time now) {
         return;
     }
     const auto presence = paths_.parse_presence(key);
-    const auto value    = presence ? store_.get(key) : std::nullopt;
+    const bool is_ahead = presence && presence->kind == PresenceKey::Kind::stuck &&
+                          presence->incarnation >= membership_.open_index();
+    const auto value = presence && !is_ahead ? store_.get(key) : std::nullopt;
     if (!value) {
         return;
     }
-    const RecordHead head{
-        Kind::presence, static_cast<uint64_t>(presence->kind), presence->host,
-        presence->incarnation};
     const bool is_removal = presence->kind == PresenceKey::Kind::removed;
     Key32      signer{};
-    if (!(is_removal ? parse_record(keys_, head, *value)
-                     : parse_signed_record(keys_, head, *value, signer))) {
+    const auto body = is_removal ? parse_record(keys_, head_of(*presence), *value)
+                                 : parse_signed_record(keys_, head_of(*presence), *value, signer);
+    if (!body) {
         refuse("presence of " + presence->host);
         return;  // damaged, or made without the key: read again next time
     }
@@ -258,6 +254,15 @@ void Sequencer::take_presence(const std::string & key, Time now) {
         case PresenceKey::Kind::ask:
             membership_.ask(presence->incarnation);
             break;
+        case PresenceKey::Kind::stuck: {
+            WireReader     in(*body);
+            const uint64_t place = in.u64();
+            const Key32    head  = in.key();
+            if (in.at_end()) {
+                membership_.stuck(presence->host, presence->incarnation, place, head, now);
+            }
+            break;
+        }
         case PresenceKey::Kind::restored:
             break;
     }
@@ -268,7 +273,8 @@ bool Sequencer::is_obsolete(const PresenceKey & presence) const {
     const auto &       head  = membership_.head();
     const CommitHost * known = head ? head->find(presence.host) : nullptr;
     return presence.kind == PresenceKey::Kind::ask ? presence.incarnation < membership_.last_order()
-           : presence.kind == PresenceKey::Kind::restored
+           : presence.kind == PresenceKey::Kind::restored ||
+                   presence.kind == PresenceKey::Kind::stuck
                ? head && presence.incarnation < head->index
            : presence.kind == PresenceKey::Kind::removed
                ? known && known->removed
@@ -352,11 +358,11 @@ void Sequencer::look_for_slices() {
 bool Sequencer::close(Time now) {
     if (pending_) {
         // An earlier put may have succeeded, or may still be under way: put only the same bytes.
-        const auto there = log_.read(pending_index_, pending_revision_);
+        const auto there = log_.read(pending_index_);
         if (!there) {
-            store_.put(paths_.commit(pending_index_, pending_revision_), *pending_, true);
+            store_.put(paths_.commit(pending_index_), *pending_, true);
         }
-        const auto entry = there ? there : log_.read(pending_index_, pending_revision_);
+        const auto entry = there ? there : log_.read(pending_index_);
         if (entry) {
             take(*entry, now);
         }
@@ -369,32 +375,18 @@ bool Sequencer::close(Time now) {
     return write(std::move(*commit), now);
 }
 
-// Removes lost messages from the newest commit when the next round does not get any message.
-bool Sequencer::revise(Time now) {
-    const auto & head = membership_.head();
-    if (!leads_ || !head || head->messages.empty() || head->revision >= kMaxRevision ||
-        membership_.n_arrived() > 0 || now - membership_.opened() < options_.lost_after ||
-        now - looked_lost_ < options_.lost_after / 4) {
-        return false;
-    }
-    looked_lost_ = now;
-    auto revised = without_lost(store_, keys_, membership_, now);
-    return revised && write(std::move(*revised), now);
-}
-
 bool Sequencer::write(Commit commit, Time now) {
     commit.writer = options_.name;
     commit.epoch  = epoch_;
     // A commit that nobody can read would end the run: its key is written once.
     Bytes       value = encode_commit(keys_, commit);
     std::string why;
-    if (!parse_commit(keys_, commit.index, commit.revision, value, &why)) {
+    if (!parse_commit(keys_, commit.index, value, &why)) {
         refuse("our own " + why);
         return false;
     }
-    pending_          = std::move(value);
-    pending_index_    = commit.index;
-    pending_revision_ = commit.revision;
+    pending_       = std::move(value);
+    pending_index_ = commit.index;
     return close(now);
 }
 

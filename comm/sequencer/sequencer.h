@@ -25,7 +25,6 @@ struct SequencerOptions {
     Millis            presence_poll{1000};  // how often presences are listed; see note()
     double            early = 0;  // looks for messages from this part of the pace on: reads cost
     Millis            takeover_after{20'000};  // without a commit for this long and twice the pace
-    Millis            lost_after{20'000};      // look for lost messages after this time
 
     std::function<void(const SeenMessage &)> on_message;  // metrics, for the status page
     std::function<void(const std::string &)> on_refusal;  // a record that is not authentic, once
@@ -61,7 +60,6 @@ private:
     void                       look_for_slices();
     bool                       close(Time now);
     bool                       write(Commit commit, Time now);
-    bool                       revise(Time now);
     void                       refuse(const std::string & what);
     void                       advance(const ChainEntry & entry, Time now);
     void                       take(const ChainEntry & entry, Time now);
@@ -76,15 +74,14 @@ private:
 
     bool                    loaded_ = false, leads_ = false, listed_ = false, has_settings_ = false;
     uint64_t                epoch_ = 0, seen_epoch_ = 0;
-    Time                    moved_{}, looked_{}, looked_lost_{};
+    Time                    moved_{}, looked_{};
     std::optional<uint64_t> restored_;             // hosts have put back commits up to this one
     bool                    is_restored_ = false;  // and the chain is to be read again
     std::set<std::string>   presences_;            // keys that were read
     std::set<std::string>   refused_;              // of the open round, to report each once
     std::optional<Bytes>
              pending_;  // a commit whose put may have failed: the same bytes are put again
-    uint64_t pending_index_    = 0;
-    uint32_t pending_revision_ = 0;
+    uint64_t pending_index_ = 0;
 };
 
 }  // namespace gt

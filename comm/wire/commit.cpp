@@ -63,6 +63,7 @@ Bytes encode_commit(const RunKeys & keys, const Commit & commit) {
     out.u64(commit.step);
     out.u8(static_cast<uint8_t>(commit.phase));
     out.raw(commit.previous);
+    out.u64(commit.n_undone);
     out.u32(commit.pace_ms);
     out.u32(commit.outputs_pace_ms);
     out.u64(commit.state_index);
@@ -107,12 +108,7 @@ Bytes encode_commit(const RunKeys & keys, const Commit & commit) {
     }
     GT_CHECK(commit.hosts.size() <= kMaxHosts, "a commit lists at most kMaxHosts hosts");
     return make_record(
-        keys,
-        {.kind        = Kind::commit,
-         .index       = commit.index,
-         .host        = commit.writer,
-         .incarnation = commit.revision},
-        out.bytes()
+        keys, {.kind = Kind::commit, .index = commit.index, .host = commit.writer}, out.bytes()
     );
 }
 
@@ -158,6 +154,7 @@ private:
         const uint8_t phase     = in_.u8();
         commit_.phase           = static_cast<Phase>(phase);
         commit_.previous        = in_.key();
+        commit_.n_undone        = in_.u64();
         commit_.pace_ms         = in_.u32();
         commit_.outputs_pace_ms = in_.u32();
         commit_.state_index     = in_.u64();
@@ -165,6 +162,10 @@ private:
         commit_.complete_at     = in_.u64();
         commit_.validator       = in_.text(kMaxHostNameSize);
         require(phase <= static_cast<uint8_t>(Phase::outputs), "unknown phase");
+        require(
+            commit_.n_undone <= commit_.index - std::min<uint64_t>(commit_.index, 1),
+            "it undoes more commits than there are"
+        );
         require(
             commit_.complete_at == kNone || commit_.complete_at <= commit_.index,
             "its checkpoint is newer than the commit"
@@ -273,11 +274,7 @@ private:
 }  // namespace
 
 std::optional<Commit> parse_commit(
-    const RunKeys &          keys,
-    uint64_t                 index,
-    uint32_t                 revision,
-    std::span<const uint8_t> value,
-    std::string *            why
+    const RunKeys & keys, uint64_t index, std::span<const uint8_t> value, std::string * why
 ) {
     const auto refuse = [&](const std::string & reason) {
         if (why) {
@@ -290,10 +287,8 @@ std::optional<Commit> parse_commit(
     }
     Commit commit;
     commit.index    = index;
-    commit.revision = revision;
     const auto body = parse_record(
-        keys, {.kind = Kind::commit, .index = index, .host = "", .incarnation = revision}, value,
-        &commit.writer
+        keys, {.kind = Kind::commit, .index = index, .host = ""}, value, &commit.writer
     );
     if (!body) {
         return refuse("damaged, from another run or round, or made with another key");

@@ -1,13 +1,13 @@
 // comm/wire/commit.h — the commit record, which closes a round: the same for every host.
 //
 // Commits form a chain: each contains the digest of the one before. A commit's key is written once,
-// so a round has one commit even with several writers. A later *revision* exists only if a listed
-// message was lost by the store; the next commit's `previous` tells which revision is valid.
+// so a round has one commit even with several writers. If the store has lost what the newest commits
+// list, the next one undoes them: it follows an older commit, whose digest it has.
 // parse_commit reads untrusted bytes: it checks every bound before it allocates.
 //
 //   body, little-endian; text = u16 length and characters; digest = 32 bytes
-//     u64 epoch | u64 step | u8 phase | digest previous | u32 pace_ms | u32 outputs_pace_ms
-//     | u64 state_index | u64 state_digest | u64 complete_at | text validator
+//     u64 epoch | u64 step | u8 phase | digest previous | u64 n_undone | u32 pace_ms
+//     | u32 outputs_pace_ms | u64 state_index | u64 state_digest | u64 complete_at | text validator
 //     u16 n | n hosts:    text name | digest public key | u64 incarnation | u8 0, 1: member, 2: removed | u64 since | u64 last_listed | u8 history
 //     u16 n | n messages: u16 place in hosts | u64 incarnation | u64 weight | u64 size | digest | text where
 //     u16 n | n diverged: u16 place in hosts
@@ -25,7 +25,6 @@ constexpr uint64_t kNone           = ~0ull;       // "no such index or step"
 constexpr size_t   kMaxSlices      = 1024;        // of a shared checkpoint
 constexpr uint64_t kMaxSize        = 1ull << 40;  // of a message or slice
 constexpr uint32_t kMaxPieces      = 1u << 20;    // of a slice
-constexpr uint32_t kMaxRevision    = 8;
 constexpr size_t   kMaxCommitBytes = 1 << 20;
 
 // A host that has ever joined. It stays listed after it leaves, so last_listed is never forgotten.
@@ -69,14 +68,14 @@ struct CheckpointList {
 };
 
 struct Commit {
-    uint64_t    index    = 0;
-    uint32_t    revision = 0;
+    uint64_t    index = 0;
     std::string writer;
     uint64_t    epoch = 0;
     uint64_t    step  = kNone;  // of the messages; without messages, the step of the commit before
     Phase       phase = Phase::single;
-    Key32       previous{};
-    uint32_t    pace_ms = 0;  // median time of messages: of updates, or of a dense exchange's
+    Key32       previous{};    // digest of the commit that it follows
+    uint64_t    n_undone = 0;  // commits between that one and this: they do not count
+    uint32_t    pace_ms  = 0;  // median time of messages: of updates, or of a dense exchange's
     uint32_t    outputs_pace_ms = 0;      // inputs and outputs; 0: unknown
     uint64_t    state_index     = 0;      // the majority's shared state after this index
     uint64_t    state_digest    = 0;      // has this digest; 0: unknown
@@ -99,12 +98,10 @@ struct Commit {
 
 Bytes encode_commit(const RunKeys & keys, const Commit & commit);
 
-// Nothing if `value` is not an authentic commit of that index and revision; `why` (may be null)
-// then says why.
+// Nothing if `value` is not an authentic commit of that index; `why` (may be null) then says why.
 [[nodiscard]] std::optional<Commit> parse_commit(
     const RunKeys &          keys,
     uint64_t                 index,
-    uint32_t                 revision,
     std::span<const uint8_t> value,
     std::string *            why = nullptr
 );

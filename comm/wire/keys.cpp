@@ -3,9 +3,15 @@
 
 #include "comm/wire/frame.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 namespace gt {
+
+// In the order of PresenceKey::Kind.
+constexpr std::string_view kPresences[] = {"-hello",   "-leave",    "-ask",
+                                           "-removed", "-restored", "-stuck"};
 
 static std::string number(uint64_t value) {
     return format("%012llu", static_cast<unsigned long long>(value));
@@ -36,8 +42,8 @@ std::string RunPaths::held(const MessageId & id) const {
 std::string RunPaths::commits() const {
     return root + "commit/";
 }
-std::string RunPaths::commit(uint64_t index, uint32_t revision) const {
-    return commits() + number(index) + "-" + std::to_string(revision);
+std::string RunPaths::commit(uint64_t index) const {
+    return commits() + number(index);
 }
 std::string RunPaths::presences() const {
     return root + "presence/";
@@ -45,20 +51,15 @@ std::string RunPaths::presences() const {
 std::string RunPaths::presences(const std::string & host) const {
     return presences() + host + "/";
 }
+std::string RunPaths::presence(const PresenceKey & key) const {
+    const std::string_view kind = kPresences[static_cast<size_t>(key.kind)];
+    return presences(key.host) + number(key.incarnation) + std::string(kind);
+}
 std::string RunPaths::hello(const std::string & host, uint64_t incarnation) const {
-    return presences(host) + number(incarnation) + "-hello";
+    return presence({PresenceKey::Kind::hello, host, incarnation});
 }
 std::string RunPaths::leave(const std::string & host, uint64_t incarnation) const {
-    return presences(host) + number(incarnation) + "-leave";
-}
-std::string RunPaths::ask(const std::string & host, uint64_t index) const {
-    return presences(host) + number(index) + "-ask";
-}
-std::string RunPaths::removed(const std::string & host) const {
-    return presences(host) + number(0) + "-removed";
-}
-std::string RunPaths::restored(const std::string & host, uint64_t index) const {
-    return presences(host) + number(index) + "-restored";
+    return presence({PresenceKey::Kind::leave, host, incarnation});
 }
 std::string RunPaths::epochs() const {
     return root + "epoch/";
@@ -82,12 +83,6 @@ std::string RunPaths::readies(uint64_t index) const {
 std::string
 RunPaths::ready(uint64_t index, int part, const std::string & host, uint64_t incarnation) const {
     return readies(index) + std::to_string(part) + "/" + host + "/" + number(incarnation);
-}
-std::string RunPaths::losts(uint64_t index, uint32_t revision) const {
-    return root + "lost/" + number(index) + "-" + std::to_string(revision) + "/";
-}
-std::string RunPaths::lost(uint64_t index, uint32_t revision, const std::string & host) const {
-    return losts(index, revision) + host;
 }
 std::string RunPaths::floors() const {
     return root + "floor/";
@@ -165,30 +160,26 @@ private:
 
 }  // namespace
 
-// presence/HOST/INCARNATION-hello or -leave, presence/HOST/INDEX-ask or -restored,
-// presence/HOST/0-removed
+static std::optional<uint64_t> parse_numbered(const std::string & key, const std::string & prefix) {
+    return key.starts_with(prefix) ? parse_number(std::string_view(key).substr(prefix.size()))
+                                   : std::nullopt;
+}
+
+// presence/HOST/NUMBER-KIND
 std::optional<PresenceKey> RunPaths::parse_presence(const std::string & key) const {
     KeyParts    parts(key, presences());
     PresenceKey out;
-    out.host        = parts.host(parts.until('/'));
-    out.incarnation = parts.number(parts.until('-'));
-    out.kind        = parts.rest() == "leave"      ? PresenceKey::Kind::leave
-                      : parts.rest() == "ask"      ? PresenceKey::Kind::ask
-                      : parts.rest() == "removed"  ? PresenceKey::Kind::removed
-                      : parts.rest() == "restored" ? PresenceKey::Kind::restored
-                                                   : PresenceKey::Kind::hello;
-    parts.require(out.kind != PresenceKey::Kind::hello || parts.rest() == "hello");
+    out.host         = parts.host(parts.until('/'));
+    out.incarnation  = parts.number(parts.until('-'));
+    const auto * end = std::end(kPresences);
+    const auto * it  = std::find(kPresences, end, "-" + std::string(parts.rest()));
+    parts.require(it != end);
+    out.kind = static_cast<PresenceKey::Kind>(it - kPresences);
     return parts.ok() ? std::optional(out) : std::nullopt;
 }
 
-// commit/INDEX-REVISION
-std::optional<CommitKey> RunPaths::parse_commit(const std::string & key) const {
-    KeyParts       parts(key, commits());
-    const uint64_t index    = parts.number(parts.until('-'));
-    const uint64_t revision = parts.number(parts.rest());
-    parts.require(revision <= UINT32_MAX);
-    return parts.ok() ? std::optional(CommitKey{index, static_cast<uint32_t>(revision)})
-                      : std::nullopt;
+std::optional<uint64_t> RunPaths::parse_commit(const std::string & key) const {
+    return parse_numbered(key, commits());
 }
 
 // message/INDEX/HOST/INCARNATION or shard/INDEX/HOST/INCARNATION/NUMBER
@@ -212,15 +203,11 @@ bool is_bulk_key(const std::string & key) {
 }
 
 std::optional<uint64_t> RunPaths::parse_epoch(const std::string & key) const {
-    KeyParts       parts(key, epochs());
-    const uint64_t epoch = parts.number(parts.rest());
-    return parts.ok() ? std::optional(epoch) : std::nullopt;
+    return parse_numbered(key, epochs());
 }
 
 std::optional<uint64_t> RunPaths::parse_floor(const std::string & key) const {
-    KeyParts       parts(key, floors());
-    const uint64_t index = parts.number(parts.rest());
-    return parts.ok() ? std::optional(index) : std::nullopt;
+    return parse_numbered(key, floors());
 }
 
 }  // namespace gt

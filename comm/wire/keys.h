@@ -20,11 +20,11 @@ struct MessageId {
 };
 
 struct PresenceKey {
-    enum class Kind : uint8_t { hello, leave, ask, removed, restored };
+    enum class Kind : uint8_t { hello, leave, ask, removed, restored, stuck };
 
     Kind        kind = Kind::hello;
     std::string host;
-    uint64_t    incarnation = 0;  // ask, restored: index of the newest commit; removed: 0
+    uint64_t    incarnation = 0;  // ask, restored, stuck: index of a commit; removed: 0
 
     // It tells when an incarnation began or ended.
     bool is_start() const { return kind == Kind::hello || kind == Kind::leave; }
@@ -36,11 +36,6 @@ constexpr uint64_t kMaxStarts = 1 << 20;
 constexpr bool     is_next_incarnation(uint64_t incarnation, uint64_t known) {
         return incarnation > known && incarnation - known <= kMaxStarts;
 }
-
-struct CommitKey {
-    uint64_t index    = 0;
-    uint32_t revision = 0;
-};
 
 // A message, or a shard of a dense exchange: the values that hosts may serve themselves.
 struct BulkKey {
@@ -59,14 +54,12 @@ struct RunPaths {
     std::string held(uint64_t index) const;
     std::string held(const MessageId & id) const;
     std::string commits() const;
-    std::string commit(uint64_t index, uint32_t revision) const;
+    std::string commit(uint64_t index) const;
     std::string presences() const;
     std::string presences(const std::string & host) const;
+    std::string presence(const PresenceKey & key) const;
     std::string hello(const std::string & host, uint64_t incarnation) const;
     std::string leave(const std::string & host, uint64_t incarnation) const;
-    std::string ask(const std::string & host, uint64_t index) const;
-    std::string removed(const std::string & host) const;
-    std::string restored(const std::string & host, uint64_t index) const;
     std::string epochs() const;
     std::string epoch(uint64_t epoch) const;
     std::string parts(uint64_t index) const;
@@ -76,8 +69,6 @@ struct RunPaths {
     std::string readies(uint64_t index) const;
     std::string
     ready(uint64_t index, int part, const std::string & host, uint64_t incarnation) const;
-    std::string losts(uint64_t index, uint32_t revision) const;
-    std::string lost(uint64_t index, uint32_t revision, const std::string & host) const;
     std::string floors() const;
     std::string floor(uint64_t index) const;
     std::string shards(uint64_t index) const;
@@ -90,7 +81,7 @@ struct RunPaths {
 
     // Each returns nothing if the key is of another kind or malformed.
     [[nodiscard]] std::optional<PresenceKey> parse_presence(const std::string & key) const;
-    [[nodiscard]] std::optional<CommitKey>   parse_commit(const std::string & key) const;
+    [[nodiscard]] std::optional<uint64_t>    parse_commit(const std::string & key) const;
     [[nodiscard]] std::optional<BulkKey>     parse_bulk(const std::string & key) const;
     [[nodiscard]] std::optional<uint64_t>    parse_epoch(const std::string & key) const;
     [[nodiscard]] std::optional<uint64_t>    parse_floor(const std::string & key) const;

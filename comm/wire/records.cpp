@@ -87,43 +87,6 @@ std::optional<Bytes> parse_record(
     return Bytes(body.begin(), body.end());
 }
 
-static RecordHead lost_head(uint64_t index, const std::string & host, uint64_t incarnation) {
-    return {Kind::lost, index, host, incarnation};
-}
-
-Bytes make_lost(
-    const RunKeys &                  keys,
-    uint64_t                         index,
-    const std::string &              host,
-    uint64_t                         incarnation,
-    const std::vector<std::string> & senders
-) {
-    WireWriter out;
-    for (const std::string & sender : senders) {
-        out.text(sender);
-    }
-    return make_record(keys, lost_head(index, host, incarnation), out.bytes());
-}
-
-std::optional<std::vector<std::string>> parse_lost(
-    const RunKeys &          keys,
-    uint64_t                 index,
-    const std::string &      host,
-    uint64_t                 incarnation,
-    std::span<const uint8_t> value
-) {
-    const auto body = parse_record(keys, lost_head(index, host, incarnation), value);
-    if (!body) {
-        return std::nullopt;
-    }
-    std::vector<std::string> senders;
-    WireReader               in(*body);
-    while (in.ok() && !in.at_end()) {
-        senders.push_back(in.text(kMaxHostNameSize));
-    }
-    return senders;
-}
-
 Bytes make_signed_record(
     const RunKeys & keys, const RecordHead & head, std::span<const uint8_t> body
 ) {

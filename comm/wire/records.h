@@ -20,11 +20,10 @@ class WireReader;
 enum class Kind : uint8_t {
     message  = 1,
     commit   = 2,
-    presence = 3,  // hello or leave
+    presence = 3,  // see PresenceKey
     epoch    = 4,
     piece    = 5,  // of a slice of the shared checkpoint
     ready    = 6,  // a slice of the shared checkpoint is in the store
-    lost     = 7,  // a listed message can't be fetched
     floor    = 8,  // older rounds may be removed
     shard    = 9,  // of a dense exchange
     settings = 10,
@@ -40,6 +39,10 @@ struct RecordHead {
     uint64_t    incarnation = 0;
 };
 
+inline RecordHead head_of(const PresenceKey & key) {
+    return {Kind::presence, static_cast<uint64_t>(key.kind), key.host, key.incarnation};
+}
+
 Bytes make_record(const RunKeys & keys, const RecordHead & head, std::span<const uint8_t> body);
 
 // The body, if the record is complete, authentic and identified by `expected`. An empty
@@ -49,22 +52,6 @@ Bytes make_record(const RunKeys & keys, const RecordHead & head, std::span<const
     const RecordHead &       expected,
     std::span<const uint8_t> value,
     std::string *            author = nullptr
-);
-
-// The record `lost` of `host`: the senders of the listed messages that it can't fetch.
-Bytes make_lost(
-    const RunKeys &                  keys,
-    uint64_t                         index,
-    const std::string &              host,
-    uint64_t                         incarnation,
-    const std::vector<std::string> & senders
-);
-[[nodiscard]] std::optional<std::vector<std::string>> parse_lost(
-    const RunKeys &          keys,
-    uint64_t                 index,
-    const std::string &      host,
-    uint64_t                 incarnation,
-    std::span<const uint8_t> value
 );
 
 // A record that its host has signed: the body is followed by its public key and the signature.

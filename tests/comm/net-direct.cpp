@@ -79,7 +79,7 @@ struct Play {
         Store &           there = name == "anna" ? *at_ben : *at_anna;
         options.peers[other]    = std::make_unique<Served>(there, is_cut);
         auto store              = std::make_unique<DirectStore>(std::move(options));
-        REQUIRE(store->get(paths.commit(0, 0), {}));
+        REQUIRE(store->get(paths.commit(0), {}));
         return store;
     }
 };

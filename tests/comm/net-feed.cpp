@@ -73,9 +73,9 @@ TEST_CASE("values_arrive_without_requests", "[feed][hub]") {
     const RunPaths paths(keys.run);
     uint64_t       index = 0;
     REQUIRE(wait_until([&] {
-        ben->put(paths.commit(++index, 0), some_bytes(300, 1));
+        ben->put(paths.commit(++index), some_bytes(300, 1));
         const uint64_t before = feeding.counters->n_requests;
-        return anna->get(paths.commit(index, 0), 500ms) && feeding.counters->n_requests == before;
+        return anna->get(paths.commit(index), 500ms) && feeding.counters->n_requests == before;
     }));
 
     const uint64_t before = feeding.counters->n_requests;
@@ -83,11 +83,11 @@ TEST_CASE("values_arrive_without_requests", "[feed][hub]") {
     ben->put(paths.message(7, "ben", 1), large);
     CHECK(anna->get(paths.message(7, "ben", 1), 10s) == large);
     CHECK(feeding.counters->n_requests == before);
-    CHECK(!anna->get(paths.commit(index + 1, 0)));  // not written yet: no request
+    CHECK(!anna->get(paths.commit(index + 1)));  // not written yet: no request
     CHECK(feeding.counters->n_requests == before);
 
     // values that are older than the lanes, or of another kind, are requested
-    CHECK(anna->get(paths.commit(1, 0)));
+    CHECK(anna->get(paths.commit(1)));
     ben->put(paths.epoch(1), some_bytes(100, 1));
     CHECK(anna->get(paths.epoch(1), 5s));
     CHECK(feeding.counters->n_requests > before);
@@ -108,10 +108,9 @@ TEST_CASE("a_host_gets_the_messages_of_others_whatever_its_name_is", "[feed][hub
 
     uint64_t index = 6;
     REQUIRE(wait_until([&] {  // the lanes are open
-        ben->put(paths.commit(++index, 0), some_bytes(300, 1));
+        ben->put(paths.commit(++index), some_bytes(300, 1));
         const uint64_t before = feeding.counters->n_requests;
-        return receiver->get(paths.commit(index, 0), 500ms) &&
-               feeding.counters->n_requests == before;
+        return receiver->get(paths.commit(index), 500ms) && feeding.counters->n_requests == before;
     }));
     const uint64_t before = feeding.counters->n_requests;
     ben->put(paths.message(7, "ben", 1), some_bytes(300, 2));
@@ -129,13 +128,13 @@ TEST_CASE("a_feed_survives_its_hub", "[feed][hub]") {
     auto feeding           = client_options(*hub, keys);
     feeding.feed           = true;
     const auto anna        = make_http_store(feeding);
-    hub->store().put(paths.commit(1, 0), some_bytes(300, 1));
-    REQUIRE(anna->get(paths.commit(1, 0), 5s));
+    hub->store().put(paths.commit(1), some_bytes(300, 1));
+    REQUIRE(anna->get(paths.commit(1), 5s));
     hub.reset();
     hub = std::make_unique<Hub>(options);
     for (uint64_t i = 2; i < 30; ++i) {  // before, while and after the lanes are opened again
-        hub->store().put(paths.commit(i, 0), some_bytes(300 + i, 1));
-        const auto value = anna->get(paths.commit(i, 0), 10s);
+        hub->store().put(paths.commit(i), some_bytes(300 + i, 1));
+        const auto value = anna->get(paths.commit(i), 10s);
         REQUIRE(value);
         CHECK(*value == some_bytes(300 + i, 1));
         std::this_thread::sleep_for(20ms);
@@ -176,7 +175,7 @@ TEST_CASE("a_request_that_takes_long_is_sent_on_a_second_connection", "[feed]") 
 
 TEST_CASE("a_feed_keeps_messages_until_they_are_read_and_commits_longer", "[feed]") {
     const RunPaths    paths(1);
-    const std::string message = paths.message(7, "ben", 1), commit = paths.commit(7, 0);
+    const std::string message = paths.message(7, "ben", 1), commit = paths.commit(7);
     const Bytes       value = some_bytes(500, 1);
     Feed              feed(1, 1);
     for (const std::string & key : {message, commit}) {

@@ -224,7 +224,7 @@ TEST_CASE("a_full_hub_frees_itself_and_the_run_continues", "[hub]") {
         REQUIRE(run.round(i, 20'000));
     }
     CHECK(disk.total_bytes() <= 50 * 20'000);
-    CHECK(disk.get(run.paths.commit(1, 0), 0ms).has_value());  // commits stay: they are the chain
+    CHECK(disk.get(run.paths.commit(1), 0ms).has_value());  // commits stay: they are the chain
     CHECK(disk.get(run.paths.message(95, "anna", 1), 0ms).has_value());
 }
 
@@ -243,7 +243,7 @@ TEST_CASE("a_full_hub_still_takes_records", "[hub]") {
     );
     CHECK(n_messages > 90);
     CHECK(disk.is_nearly_full());
-    CHECK(disk.put(paths.commit(1, 0), Bytes(10'000), true));
+    CHECK(disk.put(paths.commit(1), Bytes(10'000), true));
     CHECK(disk.put(paths.floor(1), Bytes(100), true));
 }
 

@@ -77,13 +77,13 @@ TEST_CASE("a_message_that_the_hub_has_lost_is_put_again_after_its_restart", "[hu
     const auto        size    = GENERATE(300u, 900'000u);
     const Bytes       message = make_message(keys, id, {.n_body_bytes = size}, some_bytes(size, 1));
     const auto        store   = make_http_store(hub.client("anna"));
-    CHECK_FALSE(store->get(paths.commit(5, 0)));
+    CHECK_FALSE(store->get(paths.commit(5)));
     store->put(key, message);
     hub.kill(SIGKILL);
     REQUIRE(std::filesystem::exists(hub.path() + "/" + key));
     std::filesystem::resize_file(hub.path() + "/" + key, 0);
     hub.start();
-    CHECK_FALSE(store->get(paths.commit(5, 0), 1s));  // as a host that waits
+    CHECK_FALSE(store->get(paths.commit(5), 1s));  // as a host that waits
     CHECK(holds(*make_http_store(hub.client("ben")), key, message));
 }
 

@@ -36,7 +36,7 @@ static Commit sample() {
 
 TEST_CASE("a_commit_survives_the_wire", "[commit]") {
     const Bytes value = encode_commit(keys(), sample());
-    const auto  back  = parse_commit(keys(), 12, 0, value);
+    const auto  back  = parse_commit(keys(), 12, value);
     REQUIRE(back);
     CHECK(encode_commit(keys(), *back) == value);
     CHECK(back->step == 40);
@@ -47,19 +47,18 @@ TEST_CASE("a_commit_survives_the_wire", "[commit]") {
 
 TEST_CASE("a_commit_is_valid_only_for_its_key_and_run", "[commit]") {
     const Bytes value = encode_commit(keys(), sample());
-    CHECK_FALSE(parse_commit(keys(), 13, 0, value));                      // another round
-    CHECK_FALSE(parse_commit(keys(), 12, 1, value));                      // another revision
-    CHECK_FALSE(parse_commit(keys_from_secret(Key32{8}), 12, 0, value));  // another run
+    CHECK_FALSE(parse_commit(keys(), 13, value));                      // another round
+    CHECK_FALSE(parse_commit(keys_from_secret(Key32{8}), 12, value));  // another run
     RunKeys other = keys();
     other.commit_key[0] ^= 1;
-    CHECK_FALSE(parse_commit(other, 12, 0, value));  // without the key
+    CHECK_FALSE(parse_commit(other, 12, value));  // without the key
     for (size_t i = 0; i < value.size(); ++i) {
         Bytes torn = value;
         torn[i] ^= 1;
         std::string why;
-        REQUIRE_FALSE(parse_commit(keys(), 12, 0, torn, &why));
+        REQUIRE_FALSE(parse_commit(keys(), 12, torn, &why));
         REQUIRE_FALSE(why.empty());
-        REQUIRE_FALSE(parse_commit(keys(), 12, 0, std::span(value).first(i)));
+        REQUIRE_FALSE(parse_commit(keys(), 12, std::span(value).first(i)));
     }
 }
 
@@ -68,7 +67,7 @@ TEST_CASE("an_invalid_commit_is_rejected_with_a_reason", "[commit]") {
         Commit commit = sample();
         change(commit);
         std::string why;
-        CHECK_FALSE(parse_commit(keys(), 12, 0, encode_commit(keys(), commit), &why));
+        CHECK_FALSE(parse_commit(keys(), 12, encode_commit(keys(), commit), &why));
         return why;
     };
     CHECK(why([](Commit & c) { c.phase = Phase(3); }).find("phase") != std::string::npos);
@@ -114,32 +113,39 @@ TEST_CASE("a_message_opens_only_for_its_host_round_and_incarnation", "[commit]")
     CHECK_FALSE(open_message(keys(), id, resealed));
 }
 
-TEST_CASE("the_successor_decides_which_revision_is_valid", "[commit]") {
+TEST_CASE("a_commit_takes_the_place_of_those_that_it_undoes", "[commit]") {
     const auto     store = make_memory_store();
     const RunPaths paths(keys().run);
     CommitLog      log(*store, keys());
     CHECK(log.load().empty());
-    const auto put = [&](uint64_t index, uint32_t revision, const Key32 & previous, uint64_t step) {
+    const auto put = [&](uint64_t index, const Key32 & previous, uint64_t n_undone) {
         Commit commit;
         commit.index      = index;
-        commit.revision   = revision;
         commit.writer     = "hub";
         commit.previous   = previous;
-        commit.step       = step;
+        commit.n_undone   = n_undone;
         const Bytes value = encode_commit(keys(), commit);
-        store->put(paths.commit(index, revision), value, true);
+        store->put(paths.commit(index), value, true);
         return digest256(value);
     };
-    const Key32 zero  = put(0, 0, {}, kNone);
-    const Key32 one   = put(1, 0, zero, 0);
-    const Key32 one_b = put(1, 1, zero, 100);
-    CHECK(log.load().back().commit.revision == 1);  // the newest: its highest revision
-    put(2, 0, one, 1);
-    CHECK(log.load()[1].commit.revision == 0);  // the successor follows the first one
-    store->remove(paths.commit(2, 0));
-    put(2, 0, one_b, 1);
-    CHECK(log.load()[1].commit.revision == 1);
-    // damaged is not missing
-    store->put(paths.commit(3, 0), Bytes{1, 2, 3});
+    const auto indices = [&] {
+        std::vector<uint64_t> out;
+        for (const ChainEntry & entry : log.load()) {
+            out.push_back(entry.commit.index);
+        }
+        return out;
+    };
+    const Key32 zero = put(0, {}, 0);
+    const Key32 one  = put(1, zero, 0);
+    put(3, one, 1);
+    CHECK(indices() == std::vector<uint64_t>{0, 1});
+    put(2, one, 0);
+    CHECK(indices() == std::vector<uint64_t>{0, 1, 3});
+    put(4, Key32{7}, 3);  // follows a commit that is not in the store
+    CHECK(indices() == std::vector<uint64_t>{4});
+    put(5, one, 0);  // fits none
+    CHECK_THROWS_AS(log.load(), StoreError);
+    store->remove(paths.commit(5));
+    store->put(paths.commit(5), Bytes{1, 2, 3});  // damaged is not missing
     CHECK_THROWS_AS(log.load(), StoreError);
 }

@@ -84,8 +84,8 @@ TEST_CASE("a_removed_host_is_told_and_the_others_continue", "[identity]") {
     world.run(Millis(4'000));
     const std::string name = format("host%d", n_hosts - 1);
     const RunPaths    paths(world.keys().run);
-    const RecordHead  head{Kind::presence, uint64_t(PresenceKey::Kind::removed), name, 0};
-    world.store().put(paths.removed(name), make_record(world.keys(), head, {}));
+    const PresenceKey removed{PresenceKey::Kind::removed, name, 0};
+    world.store().put(paths.presence(removed), make_record(world.keys(), head_of(removed), {}));
     const auto rounds_pass = [&] { world.run(Millis(4'000)); };
     CHECK(has(error_of(rounds_pass), "was removed from the run"));
     world.hosts.back()->stop();

@@ -470,3 +470,31 @@ TEST_CASE("a_slow_writer_is_waited_for_and_a_stuck_one_is_left_out", "[membershi
     }
     CHECK(play.round({"anna", "ben"}, step).writers == Names{"anna"});
 }
+
+TEST_CASE("rounds_that_no_live_host_can_apply_are_undone", "[membership]") {
+    Play play({.min_hosts = 2, .gone_after = Millis(1000)});
+    play.hello("anna");
+    play.hello("ben");
+    REQUIRE(play.close());
+    for (uint64_t step = 0; step < 5; ++step) {
+        play.round({"anna", "ben"}, step);
+    }
+    const auto stuck = [&](const char * host, uint64_t newest, uint64_t place) {
+        play.membership.stuck(host, newest, place, Key32{uint8_t(place + 1)}, play.now());
+    };
+    stuck("anna", 5, 2);
+    stuck("ben", 4, 3);  // about an older commit
+    play.ms += 900;
+    CHECK_FALSE(play.close());
+    stuck("ben", 5, 3);
+    CHECK_FALSE(play.close());
+    play.ms += 200;
+    const auto commit = play.close();
+    REQUIRE(commit);
+    CHECK(commit->index == 6);
+    CHECK((commit->n_undone == 2 && commit->previous == Key32{4}));
+    CHECK(commit->messages.empty());
+    CHECK(commit->find("anna")->last_listed == 3);
+    CHECK_FALSE(play.close());
+    CHECK(play.round({"anna", "ben"}, 5).writers == Names{"anna", "ben"});  // a new checkpoint
+}

@@ -90,10 +90,10 @@ public:
     std::optional<Bytes> get(const std::string & key, Millis wait) override {
         const auto value = ForwardingStore::get(key, wait);
         const auto about = RunPaths(keys_.run).parse_commit(key);
-        if (!value || !about || about->index < from_) {
+        if (!value || !about || *about < from_) {
             return value;
         }
-        Commit commit = *parse_commit(keys_, about->index, about->revision, *value);
+        Commit commit = *parse_commit(keys_, *about, *value);
         if (commit.index == from_) {
             std::erase_if(commit.messages, [](const auto & one) { return one.host == "host0"; });
         } else {

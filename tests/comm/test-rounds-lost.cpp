@@ -121,3 +121,30 @@ TEST_CASE("a_restarted_host_does_not_take_running_ones_back", "[rounds][lost]") 
         CHECK(world.hosts[2]->last_fault == Fault::none);
     }
 }
+
+// If all hosts crash at once, the rounds that none of them had saved are gone: the ledger is not strict.
+TEST_CASE("crashes_while_a_lost_store_is_restored_lose_nothing", "[rounds][lost][faults]") {
+    const int  overlap = GENERATE(0, 1);
+    const bool elected = GENERATE(false, true);
+    for (uint64_t seed = 1; seed <= n_seeds(1); ++seed) {
+        INFO("seed " << seed << " overlap " << overlap << " elected " << elected);
+        World world(
+            {.seed = seed, .overlap = overlap, .elected = elected, .p_crash = 0.001, .p_drop = 0.02}
+        );
+        world.run(Millis(6'000));
+        world.ledger.is_strict = false;
+        for (int i = 0; i < 3; ++i) {
+            world.stop_hub();
+            replace(world.store(), {});
+            world.run(Millis(20'000));
+        }
+        const uint64_t reached = highest(world);
+        REQUIRE(world.settle(reached + 20));
+        check_together(world, reached);
+        for (const auto & host : world.hosts) {
+            if (host->index() == world.hosts[0]->index()) {
+                CHECK(host->state() == world.hosts[0]->state());
+            }
+        }
+    }
+}

@@ -174,7 +174,7 @@ TEST_CASE("a_message_lost_for_all_is_absent_for_all", "[rounds]") {
     world.hosts[1]->stop();  // it had a copy of its own message
     world.hosts[1]->is_on = false;
     world.run(Millis(30'000));
-    CHECK(world.ledger.n_revised == 1);
+    CHECK(world.ledger.n_undone == 1);
     CHECK(world.hosts[0]->index() > 100);
     CHECK(world.ledger.n_faults == 0);
     world.hosts[1]->is_on = true;
@@ -217,7 +217,7 @@ TEST_CASE("a_host_that_applied_a_lost_commit_joins_again", "[rounds]") {
     other.messages.pop_back();
     ++other.epoch;
     const RunPaths paths(world.keys().run);
-    world.store().put(paths.commit(other.index, 0), encode_commit(world.keys(), other));
+    world.store().put(paths.commit(other.index), encode_commit(world.keys(), other));
     world.stop_hub();
     world.hosts[2]->hold = false;
     world.run(Millis(10'000));

@@ -58,15 +58,15 @@ shows "$(ls ben/checkpoint-*.gguf | tail -1)" "kind checkpoint"
 ! grep -qF "$line" out.txt || fail "the invitation is printed"
 
 # commits: only the head of the frame without the key
-commit=$(ls store/r*/commit/*-0 | tail -1)
+commit=$(ls store/r*/commit/* | tail -1)
 message=$(ls store/r*/message/*/ben/* | tail -1)
 run=$(basename store/r*)
-round=$((10#$(basename "$commit" | cut -d- -f1)))
+round=$((10#$(basename "$commit")))
 shows "$commit" "kind commit" "run ${run#r}$" "round $round$" "host (anna|ben)$" "content not shown"
 ! grep -q "^epoch\|^messages" out.txt || fail "a commit is shown without the key"
-shows "$commit" "revision 0$" "epoch [0-9]+" "step [0-9]+" "previous [0-9a-f]{16}" "hosts 2$" " anna incarnation [0-9]+" " ben incarnation [0-9]+" \
+shows "$commit" "undone 0 commits before it$" "epoch [0-9]+" "step [0-9]+" "previous [0-9a-f]{16}" "hosts 2$" " anna incarnation [0-9]+" " ben incarnation [0-9]+" \
     "messages [0-9]+" "checkpoint the last complete one is listed in round " -- --nodes hosts.txt
-listed=store/$run/commit/$(basename "$(dirname "$(dirname "$message")")")-0
+listed=store/$run/commit/$(basename "$(dirname "$(dirname "$message")")")
 [ ! -e "$listed" ] || shows "$listed" " ben incarnation [0-9]+, weight 4, $(stat -c %s "$message") bytes" -- --nodes hosts.txt
 
 # messages: the clear head without the key

@@ -15,14 +15,14 @@ static const RunKeys & keys() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     const std::span<const uint8_t> bytes(data, size);
-    (void) parse_commit(keys(), 7, 0, bytes);
+    (void) parse_commit(keys(), 7, bytes);
     (void) parse_message_head(keys().run, {7, "anna", 1}, bytes);
     (void) open_message(keys(), {7, "anna", 1}, bytes);
 
     const RecordHead head{Kind::commit, 7, "hub", 0};
     const Bytes      value = make_record(keys(), head, bytes);
     std::string      why;
-    const auto       commit = parse_commit(keys(), 7, 0, value, &why);
+    const auto       commit = parse_commit(keys(), 7, value, &why);
     if (!commit) {
         GT_CHECK(!why.empty(), "a refusal without a reason");
     } else {

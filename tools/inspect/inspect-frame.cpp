@@ -14,7 +14,7 @@ std::string kind_text(uint8_t kind) {
     static const char * const names[] = {"unknown",  "message",
                                          "commit",   "presence",
                                          "epoch",    "piece of a shared checkpoint",
-                                         "ready",    "lost",
+                                         "ready",    "unknown",
                                          "floor",    "shard of a dense exchange",
                                          "settings", "model",
                                          "held"};
@@ -89,7 +89,7 @@ texts_of(const std::vector<Item> & items, std::string (*text)(const Item & item)
 }
 
 void print_commit(const Commit & commit) {
-    print_row("revision", std::to_string(commit.revision));
+    print_row("undone", std::to_string(commit.n_undone) + " commits before it");
     print_row("epoch", std::to_string(commit.epoch));
     print_row("step", number_text(commit.step));
     print_row("phase", phase_text(commit.phase));
@@ -168,8 +168,7 @@ void print_record(const Value & value) {
     }
     if (value.kind() == Kind::commit) {
         std::string why;
-        const auto  revision = static_cast<uint32_t>(frame.incarnation);
-        const auto  commit   = parse_commit(*value.keys, frame.round, revision, value.bytes, &why);
+        const auto  commit = parse_commit(*value.keys, frame.round, value.bytes, &why);
         return commit ? print_commit(*commit) : not_authentic(value.path, why);
     }
     const auto body = parse_record(
@@ -180,11 +179,6 @@ void print_record(const Value & value) {
     }
     print_row("tag", "made with the run's key");
     print_row("body", size_text(body->size()));
-    if (value.kind() == Kind::lost) {
-        const auto senders =
-            parse_lost(*value.keys, frame.round, frame.host, frame.incarnation, value.bytes);
-        print_list("lost", senders.value_or(std::vector<std::string>{}));
-    }
 }
 
 }  // namespace

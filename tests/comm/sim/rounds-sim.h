@@ -93,14 +93,13 @@ private:
                 SequencerOptions options;
                 options.membership    = options_.membership;
                 options.presence_poll = Millis(20);
-                options.lost_after    = Millis(3000);
                 hub_ = std::make_unique<Sequencer>(*hub_store_, hub_keys(), options);
             }
             if (!hub_->poll(now_)) {
                 return;
             }
             const Commit & commit = *hub_->head();
-            ledger.n_revised += commit.revision > 0 ? 1 : 0;
+            ledger.n_undone += commit.n_undone;
             if (!lose_next_of.empty()) {
                 if (const CommitMessage * message = commit.message_of(lose_next_of)) {
                     const RunPaths paths(keys_.run);

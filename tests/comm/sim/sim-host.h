@@ -27,7 +27,7 @@ struct Ledger {
     std::map<uint64_t, uint64_t>                               spent;    // number -> index
     std::map<std::tuple<std::string, uint64_t, uint64_t>, int> settled;  // host, step, incarnation
     uint64_t n_gradients = 0, n_late = 0, n_crashes = 0, n_faults = 0, n_loads = 0, n_dropped = 0,
-             n_revised = 0;
+             n_undone = 0;
 
     bool is_strict = true;  // off if the test makes commits lose
 
@@ -185,7 +185,6 @@ private:
             options.membership     = options_.membership;
             options.presence_poll  = Millis(100);
             options.takeover_after = options_.takeover;
-            options.lost_after     = Millis(3000);
             sequencer_             = std::make_unique<Sequencer>(*flaky_, keys_, options);
         }
         state_     = disk_.state;
@@ -200,8 +199,13 @@ private:
 
     void join(Time now) {
         const Bytes mark = is_rejoin_ ? Bytes() : disk_.mark;
+        if (start_ && now - started_at_ > Millis(3'000)) {
+            client_->distrust(start_->index);
+            start_.reset();
+        }
         if (!start_) {
-            start_ = client_->try_join(mark, !is_rejoin_ && !is_new_, now);
+            start_      = client_->try_join(mark, !is_rejoin_ && !is_new_, now);
+            started_at_ = now;
         }
         if (!start_) {
             return;
@@ -270,10 +274,7 @@ private:
             if (!collect(now)) {
                 return;
             }
-            is_collecting_ = in_flight_.size() > size_t(options_.overlap);
-            if (!is_in_) {
-                is_collecting_ = false;
-            }
+            is_collecting_ = is_in_ && in_flight_.size() > size_t(options_.overlap);
             return;
         }
         if (!done_at_) {
@@ -388,7 +389,7 @@ private:
     std::map<uint64_t, std::vector<uint64_t>> in_flight_;
     bool                is_in_ = false, is_rejoin_ = false, is_collecting_ = false;
     std::optional<Time> done_at_;
-    Time                asleep_until_{};
+    Time                asleep_until_{}, started_at_{};
 };
 
 }  // namespace gt::sim
