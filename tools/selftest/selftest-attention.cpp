@@ -9,7 +9,6 @@ namespace gt {
 
 namespace {
 
-constexpr cpu::Part kWhole;
 constexpr double    kF32 = 1e-5;  // of the largest value: sums, exponentials
 constexpr double    kBf16 =
     1.0 / 256;  // bf16 keeps 8 bits: a rounded value is off by 2^-8 of itself at most
@@ -38,8 +37,8 @@ struct Case {
         o.assign(d_o.size(), NAN);
         lse.assign(static_cast<size_t>(a.B * a.T * a.H), NAN);
         dqkv.assign(qkv.size(), NAN);
-        cpu::attention(kWhole, a, qkv.data(), o.data(), lse.data());
-        cpu::attention_back(kWhole, a, qkv.data(), o.data(), lse.data(), d_o.data(), dqkv.data());
+        cpu::attention({}, a, qkv.data(), o.data(), lse.data());
+        cpu::attention_back({}, a, qkv.data(), o.data(), lse.data(), d_o.data(), dqkv.data());
     }
 
     // To values that are bf16 already.
