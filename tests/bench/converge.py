@@ -36,6 +36,7 @@ ROWS = {
     "AdamW everything": ("--replicator full --rule adamw", 8e-3, 100, 3),
     "loco": ("--replicator loco", 8e-3, 40, 4),
     "loco 14 fragments": ("--replicator loco --fragments 14", 8e-3, 40, 4),
+    "loco, correction 0.29": ("--replicator loco --momentum-correction 0.290782", 8e-3, 40, 4),
     "loco uncorrected": ("--replicator loco --momentum-correction 0", 8e-3, 40, 3),
     "loco 15 fragments uncorrected": ("--replicator loco --fragments 15 --momentum-correction 0", 1.2e-2, 40, 3),
     "loco norm not restored": ("--replicator loco --restore-norm off", 8e-3, 40, 4),

@@ -40,7 +40,8 @@ uint64_t fragments_within(
 );
 
 // The share of full synchronisation's gain that loco keeps with this number of fragments: the line through the
-// results of tests/bench/converge.py (text, 4 hosts, 1200 steps) over the logarithm of the fragments.
+// results of tests/bench/converge.py (mean of text and images, 4 hosts, 1200 steps) over the logarithm of the
+// fragments.
 double expected_share(uint64_t fragments);
 
 }  // namespace gt
