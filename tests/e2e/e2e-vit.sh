@@ -137,8 +137,8 @@ PY
 expect 0 "trained model" "$bin/train-vit" -m vit.gguf --data idx --lora 4 --lr 1e-2 --steps 100 --batch 32 --threads 1 --out lora --export lora.gguf
 [ "$(stat -c %s lora.gguf)" -lt "$(stat -c %s vit.gguf)" ] || fail "the adapter is as large as the model"
 expect 0 "with the adapter" "$bin/export" lora --merge vit.gguf -o merged.gguf
-"$bin/new-model" $tiny --classes 2 -o two.gguf >/dev/null
-expect 1 "is for another model" "$bin/export" lora --merge two.gguf -o bad.gguf
+"$bin/new-model" $tiny --classes 2 -o halves.gguf >/dev/null
+expect 1 "is for another model" "$bin/export" lora --merge halves.gguf -o bad.gguf
 expect 1 "is an adapter" "$bin/classify" -m lora.gguf idx
 expect 1 "is an adapter" "$bin/train-vit" -m lora.gguf --data idx --steps 2 --out bad
 "$bin/classify" -m merged.gguf idx --json >report.json
