@@ -9,8 +9,8 @@ namespace gt {
 
 namespace {
 
-constexpr double    kF32 = 1e-5;  // of the largest value: sums, exponentials
-constexpr double    kBf16 =
+constexpr double kF32 = 1e-5;  // of the largest value: sums, exponentials
+constexpr double kBf16 =
     1.0 / 256;  // bf16 keeps 8 bits: a rounded value is off by 2^-8 of itself at most
 
 struct Case {
