@@ -27,7 +27,7 @@ if ! command -v nvcc >/dev/null; then
 fi
 
 say "build"
-gt_configure build -DGT_WERROR=ON -DGT_VULKAN=ON "-DGT_CUDA_ARCHS=75;120"  # the oldest and the newest
+gt_configure build -DGT_WERROR=ON -DGT_VULKAN=ON "-DGT_CUDA_ARCHS=75;80;120"  # the oldest, with tensor cores for bf16, the newest
 cmake --build build
 
 say "unit tests under address and undefined-behaviour sanitizers"
