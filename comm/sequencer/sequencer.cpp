@@ -258,7 +258,8 @@ void Sequencer::take_presence(const std::string & key, Time now) {
             WireReader     in(*body);
             const uint64_t place = in.u64();
             const Key32    head  = in.key();
-            if (in.at_end()) {
+            const auto     entry = in.at_end() ? log_.read(place) : std::nullopt;
+            if (entry && entry->digest == head) {  // else nobody could follow
                 membership_.stuck(presence->host, presence->incarnation, place, head, now);
             }
             break;
