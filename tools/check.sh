@@ -30,11 +30,10 @@ say "build"
 gt_configure build -DGT_WERROR=ON -DGT_VULKAN=ON "-DGT_CUDA_ARCHS=75;80;120"  # the oldest, with tensor cores for bf16, the newest
 cmake --build build
 
-say "unit tests under address and undefined-behaviour sanitizers"
-gt_configure build-asan -DCMAKE_BUILD_TYPE=Release -DGT_SANITIZE=address,undefined \
-    "-DGT_THIRD_PARTY=$PWD/build"
-cmake --build build-asan --target unit-tests
-ctest --test-dir build-asan -L unit -j 2
+say "unit tests and fuzzers under address and undefined-behaviour sanitizers, compiled by clang"
+gt_configure_sanitized build-asan -DGT_WERROR=ON "-DGT_THIRD_PARTY=$PWD/build"
+cmake --build build-asan --target unit-tests fuzzers
+ctest --test-dir build-asan -L "unit|fuzz" -j 2
 
 say "all tests"  # four at a time on two cores: those of several hosts wait more than they compute
 GT_REQUIRE_VULKAN=1 ctest --test-dir build -j 4

@@ -25,9 +25,9 @@ constexpr int kLanes = 4;
 
 using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
 
-// The same at any address.
-using LooseLanes =
-    float __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
+// The same at any address. Clang lowers the alignment for a typedef only.
+typedef float LooseLanes
+    __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 
 inline Lanes load(const float * at) {
     return *reinterpret_cast<const LooseLanes *>(at);

@@ -35,8 +35,9 @@ static uint32_t kth_largest(const uint32_t * bits, int64_t n, int64_t k) {
 }
 
 // Sixteen magnitudes. They are below 2^31, so signed comparison works.
-using Sixteen      = int32_t __attribute__((vector_size(64)));
-using LooseSixteen = int32_t __attribute__((vector_size(64), aligned(4), may_alias));
+// The loose form is at any address.
+using Sixteen = int32_t __attribute__((vector_size(64)));
+typedef int32_t LooseSixteen __attribute__((vector_size(64), aligned(4), may_alias));
 
 // maxima[i] = the largest magnitude of x[i], x[i + G], x[i + 2 G], ...
 template <int64_t G>

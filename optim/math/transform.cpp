@@ -5,7 +5,7 @@
 namespace gt {
 
 // Eight floats, for moving 8 x 8 tiles; no arithmetic.
-using Eight = float __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float Eight __attribute__((vector_size(32), aligned(4), may_alias));
 
 static void transpose_tile(const float * from, int64_t from_stride, float * to, int64_t to_stride) {
     Eight a[8], b[8];

@@ -1,5 +1,5 @@
 // fuzz-codec — libFuzzer over the parsers of other hosts' messages: no input may crash, read out of
-// bounds, or be accepted with an ambiguous meaning. Run by run.sh.
+// bounds, or be accepted with an ambiguous meaning.
 #include "optim/optim.h"
 #include "optim/wire/codec.h"
 #include "optim/wire/indices.h"

@@ -1,7 +1,5 @@
 // Any body with a valid tag: parse_commit rejects it, or returns a commit that encodes to the same
 // bytes. Any bytes: message heads are rejected or parsed, and nothing is signed or made by a host.
-// SOURCES: comm/wire/commit.cpp comm/wire/records.cpp comm/wire/keys.cpp comm/wire/frame.cpp comm/wire/seal.cpp ggml-train/base/base.cpp
-// LIBS: -lsodium -lssl -lcrypto
 #include "comm/wire/commit.h"
 
 #include <cstring>

@@ -1,7 +1,5 @@
 // Any bytes on a lane of the feed: ranges are rejected, or taken and written back as the same bytes; the
 // host's end keeps them within its bounds.
-// SOURCES: comm/http/feed.cpp comm/http/http-client.cpp comm/http/http-transfer.cpp comm/http/link.cpp comm/wire/keys.cpp comm/wire/frame.cpp comm/wire/seal.cpp ggml-train/base/base.cpp ggml-train/base/text.cpp
-// LIBS: -lcurl -lsodium -lssl -lcrypto
 #include "comm/http/feed.h"
 #include "comm/wire/keys.h"
 

@@ -1,6 +1,4 @@
 // Any bytes: parse_frame rejects them, or returns a frame that make_frame encodes to the same bytes.
-// SOURCES: comm/wire/frame.cpp ggml-train/base/base.cpp
-// LIBS: -lsodium
 #include "comm/wire/frame.h"
 
 #include <cstring>

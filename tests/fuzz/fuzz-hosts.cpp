@@ -1,6 +1,4 @@
 // Any text: parse_host_lines and invite_text throw Error, or the result survives a round trip.
-// SOURCES: comm/run/hosts.cpp comm/wire/keys.cpp comm/wire/frame.cpp comm/wire/seal.cpp comm/store/s3-settings.cpp comm/store/s3-text.cpp comm/store/store-cache.cpp comm/store/store-file.cpp comm/store/store-kinds.cpp comm/store/store-s3.cpp comm/store/store.cpp comm/http/http-client.cpp comm/http/http-transfer.cpp comm/http/link.cpp ggml-train/base/base.cpp
-// LIBS: -lsodium -lcrypto -lcurl
 #include "comm/run/hosts.h"
 
 using namespace gt;

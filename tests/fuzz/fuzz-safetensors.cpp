@@ -1,5 +1,4 @@
 // Any bytes: parse_safetensors throws an Error that names the file, or its tensors cover the values.
-// SOURCES: models/convert/safetensors.cpp ggml-train/base/base.cpp ggml-train/base/file.cpp ggml-train/base/json.cpp ggml-train/base/text.cpp
 #include "models/convert/safetensors.h"
 
 #include <cstring>

@@ -1,6 +1,4 @@
 // Any bytes: rejected as a sealed text, a hub-key and base64, without reading past the end.
-// SOURCES: comm/wire/seal.cpp ggml-train/base/base.cpp
-// LIBS: -lsodium -lcrypto
 #include "comm/wire/seal.h"
 
 using namespace gt;

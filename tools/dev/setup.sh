@@ -46,3 +46,10 @@ gt_configure() {
     cmake -G Ninja -S . -B "$folder" -DGT_UNITY=ON "$@" | grep -vE '^-- (Looking|Performing|Found|Check)' || true
     [ -f "$folder/build.ninja" ]
 }
+
+# gt_configure_sanitized FOLDER OPTION...: our code under address and undefined-behaviour sanitizers and ready for
+# libFuzzer. Clang compiles it in half of GCC's time, and it is the check's second compiler.
+gt_configure_sanitized() {
+    gt_configure "$@" -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Release \
+        "-DGT_SANITIZE=fuzzer-no-link,address,undefined"
+}
