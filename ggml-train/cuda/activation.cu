@@ -1,21 +1,31 @@
 #include "ggml-train/cuda/activation.cuh"
 
+#include <type_traits>
+
 namespace gt::cuda {
 
-void gelu(Stream s, int64_t n, Gelu kind, const float * x, float * y) {
-    const dim3 grid = blocks_for(n, kThreads);
-    kind == Gelu::erf ? launch(gelu_kernel<Gelu::erf>, grid, kThreads, 0, s, n, x, y)
-                      : launch(gelu_kernel<Gelu::tanh>, grid, kThreads, 0, s, n, x, y);
+void gelu(Stream s, int64_t n, Gelu kind, const float * x, Out y) {
+    with_type(y, [&](auto * to) {
+        using T        = std::remove_pointer_t<decltype(to)>;
+        const auto run = kind == Gelu::erf ? gelu_kernel<Gelu::erf, T> : gelu_kernel<Gelu::tanh, T>;
+        launch(run, blocks_for(n, kThreads), kThreads, 0, s, n, x, to);
+    });
 }
 
-void gelu_back(Stream s, int64_t n, Gelu kind, const float * x, const float * dy, float * dx) {
-    const dim3 grid = blocks_for(n, kThreads);
-    kind == Gelu::erf ? launch(gelu_back_kernel<Gelu::erf>, grid, kThreads, 0, s, n, x, dy, dx)
-                      : launch(gelu_back_kernel<Gelu::tanh>, grid, kThreads, 0, s, n, x, dy, dx);
+void gelu_back(Stream s, int64_t n, Gelu kind, const float * x, const float * dy, Out dx) {
+    with_type(dx, [&](auto * to) {
+        using T = std::remove_pointer_t<decltype(to)>;
+        const auto run =
+            kind == Gelu::erf ? gelu_back_kernel<Gelu::erf, T> : gelu_back_kernel<Gelu::tanh, T>;
+        launch(run, blocks_for(n, kThreads), kThreads, 0, s, n, x, dy, to);
+    });
 }
 
-void swiglu(Stream s, int64_t n, const float * gate, const float * up, float * y) {
-    launch(swiglu_kernel, blocks_for(n, kThreads), kThreads, 0, s, n, gate, up, y);
+void swiglu(Stream s, int64_t n, const float * gate, const float * up, Out y) {
+    with_type(y, [&](auto * to) {
+        using T = std::remove_pointer_t<decltype(to)>;
+        launch(swiglu_kernel<T>, blocks_for(n, kThreads), kThreads, 0, s, n, gate, up, to);
+    });
 }
 
 void swiglu_back(

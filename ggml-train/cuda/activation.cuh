@@ -1,8 +1,7 @@
 // ggml-train/cuda/activation.cuh — GELU (tanh and erf) and SwiGLU, both ways; a thread per element.
 #pragma once
 
-#include "ggml-train/cuda/device.cuh"
-#include "ggml-train/cuda/kernels.h"
+#include "ggml-train/cuda/bf16.cuh"
 
 namespace gt::cuda {
 
@@ -35,28 +34,29 @@ __device__ float gelu_slope(float x) {
     }
 }
 
-template <Gelu kKind>
-__global__ void __launch_bounds__(kThreads) gelu_kernel(int64_t n, const float * x, float * y) {
+template <Gelu kKind, class T>
+__global__ void __launch_bounds__(kThreads) gelu_kernel(int64_t n, const float * x, T * y) {
     for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
          i += int64_t(gridDim.x) * kThreads) {
-        y[i] = gelu_value<kKind>(x[i]);
+        store(y + i, gelu_value<kKind>(x[i]));
     }
 }
 
-template <Gelu kKind>
+template <Gelu kKind, class T>
 __global__ void __launch_bounds__(kThreads)
-    gelu_back_kernel(int64_t n, const float * x, const float * dy, float * dx) {
+    gelu_back_kernel(int64_t n, const float * x, const float * dy, T * dx) {
     for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
          i += int64_t(gridDim.x) * kThreads) {
-        dx[i] = dy[i] * gelu_slope<kKind>(x[i]);
+        store(dx + i, dy[i] * gelu_slope<kKind>(x[i]));
     }
 }
 
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    swiglu_kernel(int64_t n, const float * gate, const float * up, float * y) {
+    swiglu_kernel(int64_t n, const float * gate, const float * up, T * y) {
     for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
          i += int64_t(gridDim.x) * kThreads) {
-        y[i] = gate[i] * sigmoid(gate[i]) * up[i];
+        store(y + i, gate[i] * sigmoid(gate[i]) * up[i]);
     }
 }
 

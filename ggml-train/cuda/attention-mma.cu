@@ -35,10 +35,11 @@ void attention_bf16_back(
     const float *     lse,
     const float *     d_o,
     float *           delta,
-    float *           dqkv
+    Out               dqkv
 ) {
     if (!suits(a)) {
-        return attention_back(s, a, qkv, o, lse, d_o, delta, dqkv);
+        GT_CHECK(!dqkv.bf16, "results in bf16 come from tensor cores");
+        return attention_back(s, a, qkv, o, lse, d_o, delta, static_cast<float *>(dqkv.to));
     }
     attention_delta(s, a, o, d_o, delta);
     with_head(a, [&](auto nd) {

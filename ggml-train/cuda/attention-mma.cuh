@@ -72,14 +72,18 @@ add_product(float (&c)[DP / 8][4], const float (&p)[N / 8][4], const unsigned * 
     }
 }
 
-// Row `row` of this lane's two of c (0, 1), times `by`, to `to`: D floats.
+// Row `row` of this lane's two of c (0, 1), times `by`: D values from element `at` on.
 template <int DP>
 __device__ inline void
-store_row(const float (&c)[DP / 8][4], int row, float by, int D, float * to) {
+store_row(const float (&c)[DP / 8][4], int row, float by, int D, Out out, int64_t at) {
     for (int n = 0; n < DP / 8; ++n) {
-        const int d = n * 8 + threadIdx.x % 4 * 2;
-        if (d < D) {
-            *reinterpret_cast<Floats2 *>(to + d) = {c[n][2 * row] * by, c[n][2 * row + 1] * by};
+        const int   d   = n * 8 + threadIdx.x % 4 * 2;
+        const float low = c[n][2 * row] * by, high = c[n][2 * row + 1] * by;
+        if (d < D && out.bf16) {
+            *reinterpret_cast<unsigned *>(static_cast<uint16_t *>(out.to) + at + d) =
+                pack_bf16(low, high);
+        } else if (d < D) {
+            *reinterpret_cast<Floats2 *>(static_cast<float *>(out.to) + at + d) = {low, high};
         }
     }
 }
@@ -102,7 +106,7 @@ constexpr size_t tile_bytes(int rows) {
 
 template <int ND>
 __global__ void __launch_bounds__(kMmaThreads)
-    attention_bf16_kernel(Attention a, float scale, const float * qkv, float * o, float * lse) {
+    attention_bf16_kernel(Attention a, float scale, const float * qkv, Out o, float * lse) {
     constexpr int DP = ND * 32, N = kMmaColumns<ND>;
     GT_DYNAMIC_SHARED(unsigned, q);
     unsigned *    k = q + kMmaRows * kRowWords<DP>, *v = k + N * kRowWords<DP>;
@@ -159,7 +163,7 @@ __global__ void __launch_bounds__(kMmaThreads)
     for (int r = 0; r < 2; ++r) {
         const float sum = row_sum(total[r]);
         if (t[r] < T) {
-            store_row<DP>(acc, r, 1.0f / sum, D, o + ((b * T + t[r]) * a.H + h) * D);
+            store_row<DP>(acc, r, 1.0f / sum, D, o, ((b * T + t[r]) * a.H + h) * D);
             if (lane % 4 == 0) {
                 lse[(b * a.H + h) * T + t[r]] = top[r] * kLn2 + logf(sum);
             }
@@ -194,7 +198,7 @@ __global__ void __launch_bounds__(kMmaThreads) attention_bf16_dq_kernel(
     const float * lse,
     const float * delta,
     const float * d_o,
-    float *       dqkv
+    Out           dqkv
 ) {
     constexpr int DP = ND * 32, N = kMmaColumns<ND>;
     GT_DYNAMIC_SHARED(unsigned, q);
@@ -235,7 +239,7 @@ __global__ void __launch_bounds__(kMmaThreads) attention_bf16_dq_kernel(
     for (int r = 0; r < 2; ++r) {
         const int t = first + row0 + lane / 4 + 8 * r;
         if (t < T) {
-            store_row<DP>(acc, r, 1.0f, D, dqkv + (b * T + t) * at.ld() + at.q(h));
+            store_row<DP>(acc, r, 1.0f, D, dqkv, (b * T + t) * at.ld() + at.q(h));
         }
     }
 }
@@ -249,7 +253,7 @@ __global__ void __launch_bounds__(kMmaThreads) attention_bf16_dkv_kernel(
     const float * lse,
     const float * delta,
     const float * d_o,
-    float *       dqkv
+    Out           dqkv
 ) {
     constexpr int DP = ND * 32, N = kMmaColumns<ND>;
     GT_SHARED(QueryBack, query, N);
@@ -296,9 +300,9 @@ __global__ void __launch_bounds__(kMmaThreads) attention_bf16_dkv_kernel(
     for (int r = 0; r < 2; ++r) {
         const int t = first + row0 + lane / 4 + 8 * r;
         if (t < T) {
-            float * const to = dqkv + (b * T + t) * at.ld();
-            store_row<DP>(dk, r, 1.0f, D, to + at.k(hk));
-            store_row<DP>(dv, r, 1.0f, D, to + at.v(hk));
+            const int64_t row = (b * T + t) * at.ld();
+            store_row<DP>(dk, r, 1.0f, D, dqkv, row + at.k(hk));
+            store_row<DP>(dv, r, 1.0f, D, dqkv, row + at.v(hk));
         }
     }
 }

@@ -14,11 +14,16 @@ void set_device(int device) {
     check(cudaSetDevice(device), "device");
 }
 
-bool has_tensor_cores() {
-    int device = 0, major = 0;
+int current_device() {
+    int device = 0;
     check(cudaGetDevice(&device), "device");
+    return device;
+}
+
+bool has_tensor_cores() {
+    int major = 0;
     check(
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, current_device()),
         "compute capability"
     );
     return major >= 8;

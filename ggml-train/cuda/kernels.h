@@ -18,6 +18,22 @@ struct CUstream_st;  // cudaStream_t points to it
 namespace gt::cuda {
 
 using Stream = CUstream_st *;  // null: the default stream
+
+// Where results go: floats, or the same rounded to bf16, as products take them.
+struct Out {
+    Out(float * p) : to(p) {}
+    Out(uint16_t * p) : to(p), bf16(true) {}
+    void * to;
+    bool   bf16 = false;
+};
+
+// The same for what is read.
+struct In {
+    In(const float * p) : from(p) {}
+    In(const uint16_t * p) : from(p), bf16(true) {}
+    const void * from;
+    bool         bf16 = false;
+};
 using cpu::Attention;
 using cpu::Gelu;
 
@@ -28,6 +44,7 @@ int n_devices(const char ** why);
 
 // Selects the device for the calling thread.
 void set_device(int device);
+int  current_device();
 
 // Whether the selected device multiplies bf16 on tensor cores (sm_80 and later).
 bool has_tensor_cores();
@@ -37,6 +54,28 @@ void   free(void * p);
 void   copy_in(Stream s, void * device, const void * host, size_t bytes);
 void   copy_out(Stream s, void * host, const void * device, size_t bytes);
 void   synchronize(Stream s);
+
+// ---- gemm.cpp: products by cuBLASLt ---------------------------------------------------------------------
+
+// As cpu::Gemm: C = op(A) op(B), plus bias, plus a residual laid out as C, which may be the old C. Factors are F32
+// or both bf16; sums are F32. All products of a device must be on the same stream.
+struct Gemm {
+    bool          ta = false, tb = false;
+    int64_t       M = 0, N = 0, K = 0;
+    bool          bf16     = false;
+    const void *  A        = nullptr;
+    int64_t       lda      = 0;
+    const void *  B        = nullptr;
+    int64_t       ldb      = 0;
+    float *       C        = nullptr;
+    int64_t       ldc      = 0;
+    const float * bias     = nullptr;
+    const float * residual = nullptr;
+};
+void gemm(Stream s, const Gemm & g);
+
+// Whether gemm may round F32 factors to TF32 from now on; not unless it is called.
+void use_tf32(bool on);
 
 // ---- norm.cu ------------------------------------------------------------------------------------------
 
@@ -48,7 +87,7 @@ void layer_norm(
     const float * x,
     const float * w,
     const float * b,
-    float *       y,
+    Out           y,
     float *       stats
 );
 void rms_norm(
@@ -58,7 +97,7 @@ void rms_norm(
     float         eps,
     const float * x,
     const float * w,
-    float *       y,
+    Out           y,
     float *       stats
 );
 void layer_norm_back(
@@ -94,15 +133,17 @@ void norm_back_params(
     float *       dw,
     float *       db
 );
-void sum_rows(
-    Stream s, int64_t rows, int64_t C, const float * x, int64_t ld, float beta, float * out
-);
+void sum_rows(Stream s, int64_t rows, int64_t C, In x, int64_t ld, float beta, float * out);
+
+// ---- bf16.cu --------------------------------------------------------------------------------------------
+
+void round_bf16(Stream s, int64_t n, const float * x, uint16_t * y);
 
 // ---- activation.cu --------------------------------------------------------------------------------------
 
-void gelu(Stream s, int64_t n, Gelu kind, const float * x, float * y);
-void gelu_back(Stream s, int64_t n, Gelu kind, const float * x, const float * dy, float * dx);
-void swiglu(Stream s, int64_t n, const float * gate, const float * up, float * y);
+void gelu(Stream s, int64_t n, Gelu kind, const float * x, Out y);
+void gelu_back(Stream s, int64_t n, Gelu kind, const float * x, const float * dy, Out dx);
+void swiglu(Stream s, int64_t n, const float * gate, const float * up, Out y);
 void swiglu_back(
     Stream        s,
     int64_t       n,
@@ -141,17 +182,17 @@ void position_back(
 
 // ---- loss.cu --------------------------------------------------------------------------------------------
 
-// scale: one float in device memory.
+// scale: one float in device memory. grad: null, the logits' place, or laid out as they are.
 void cross_entropy(
     Stream          s,
     int64_t         rows,
     int64_t         V,
     int64_t         ld,
-    float *         logits,
+    const float *   logits,
     const int32_t * labels,
     float           smoothing,
     const float *   scale,
-    bool            grad,
+    Out             grad,
     float *         loss
 );
 
@@ -173,7 +214,8 @@ void attention_back(
 );
 
 // The same with products of bf16 on tensor cores, where the device has them and D is a multiple of four:
-// q, k, v, d_o, the weights and their gradients are rounded, sums and the softmax are F32.
+// q, k, v, d_o, the weights and their gradients are rounded, sums and the softmax are F32. dqkv may be bf16
+// under the same conditions.
 void attention_bf16(Stream s, const Attention & a, const float * qkv, float * o, float * lse);
 void attention_bf16_back(
     Stream            s,
@@ -183,7 +225,7 @@ void attention_bf16_back(
     const float *     lse,
     const float *     d_o,
     float *           delta,
-    float *           dqkv
+    Out               dqkv
 );
 
 }  // namespace gt::cuda

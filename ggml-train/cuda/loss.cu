@@ -1,5 +1,6 @@
-#include "ggml-train/cuda/kernels.h"
 #include "ggml-train/cuda/loss.cuh"
+
+#include <type_traits>
 
 namespace gt::cuda {
 
@@ -8,17 +9,20 @@ void cross_entropy(
     int64_t         rows,
     int64_t         V,
     int64_t         ld,
-    float *         logits,
+    const float *   logits,
     const int32_t * labels,
     float           smoothing,
     const float *   scale,
-    bool            grad,
+    Out             grad,
     float *         loss
 ) {
-    launch(
-        cross_entropy_kernel, blocks_for(rows, 1), kThreads, 0, s, rows, V, ld, logits, labels,
-        smoothing, scale, grad, loss
-    );
+    with_type(grad, [&](auto * to) {
+        using T = std::remove_pointer_t<decltype(to)>;
+        launch(
+            cross_entropy_kernel<T>, blocks_for(rows, 1), kThreads, 0, s, rows, V, ld, logits,
+            labels, smoothing, scale, to, loss
+        );
+    });
 }
 
 }  // namespace gt::cuda

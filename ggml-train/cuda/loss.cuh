@@ -1,8 +1,8 @@
-// ggml-train/cuda/loss.cuh — cross entropy from label indices; the gradient takes the logits' place.
-// A block per row, which is read three times, from the L2 cache after the first.
+// ggml-train/cuda/loss.cuh — cross entropy from label indices; the gradient may take the logits' place.
+// A block per row, which is read twice.
 #pragma once
 
-#include "ggml-train/cuda/device.cuh"
+#include "ggml-train/cuda/bf16.cuh"
 
 namespace gt::cuda {
 
@@ -23,43 +23,45 @@ __device__ float block_reduce(float v, float part[]) {
     return all;
 }
 
+template <class T>
 __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(
     int64_t         rows,
     int64_t         V,
     int64_t         ld,
-    float *         logits,
+    const float *   logits,
     const int32_t * labels,
     float           smoothing,
     const float *   scale_at,
-    bool            grad,
+    T *             grad,
     float *         loss
 ) {
     GT_SHARED(float, part, kThreads / kWarp);
     const float scale = *scale_at;
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
-        float *       x     = logits + r * ld;
+        const float * x     = logits + r * ld;
         const int32_t label = labels[r];
         if (label < 0) {  // the same for all threads
             for (int64_t i = threadIdx.x; grad && i < ld; i += kThreads) {
-                x[i] = 0.0f;
+                store(grad + r * ld + i, 0.0f);
             }
             if (threadIdx.x == 0) {
                 loss[r] = 0.0f;
             }
             continue;
         }
-        float top = -3.4e38f;
+        // each thread's sum of exponentials, below its own largest logit so far
+        float top = -3.4e38f, total = 0.0f, sum = 0.0f;
         for (int64_t i = threadIdx.x; i < V; i += kThreads) {
-            top = x[i] > top ? x[i] : top;
+            const float higher = x[i] > top ? x[i] : top;
+            total              = total * expf(top - higher) + expf(x[i] - higher);
+            top                = higher;
+            sum += x[i];
         }
-        top         = block_reduce<true>(top, part);
-        float total = 0.0f, average = 0.0f;
-        for (int64_t i = threadIdx.x; i < V; i += kThreads) {
-            total += expf(x[i] - top);
-            average += x[i] - top;
-        }
-        total   = block_reduce<false>(total, part);
-        average = smoothing == 0.0f ? 0.0f : block_reduce<false>(average, part) / float(V);
+        const float own = top;
+        top             = block_reduce<true>(top, part);
+        total           = block_reduce<false>(total * expf(own - top), part);
+        const float average =
+            smoothing == 0.0f ? 0.0f : block_reduce<false>(sum, part) / float(V) - top;
         const float picked = x[label] - top;
         __syncthreads();  // all have read it before it is overwritten
         if (threadIdx.x == 0) {
@@ -70,7 +72,7 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(
             for (int64_t i = threadIdx.x; i < ld; i += kThreads) {
                 float g = i < V ? expf(x[i] - top) * factor - less : 0.0f;
                 g       = i == label ? g - scale * (1.0f - smoothing) : g;
-                x[i]    = g;
+                store(grad + r * ld + i, g);
             }
         }
     }

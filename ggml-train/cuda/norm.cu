@@ -1,6 +1,8 @@
 #include "ggml-train/cuda/kernels.h"
 #include "ggml-train/cuda/norm.cuh"
 
+#include <type_traits>
+
 namespace gt::cuda {
 
 static dim3 rows_grid(int64_t rows) {
@@ -19,10 +21,15 @@ void layer_norm(
     const float * x,
     const float * w,
     const float * b,
-    float *       y,
+    Out           y,
     float *       stats
 ) {
-    launch(norm_kernel<true>, rows_grid(rows), kThreads, 0, s, rows, C, eps, x, w, b, y, stats);
+    with_type(y, [&](auto * to) {
+        using T = std::remove_pointer_t<decltype(to)>;
+        launch(
+            norm_kernel<true, T>, rows_grid(rows), kThreads, 0, s, rows, C, eps, x, w, b, to, stats
+        );
+    });
 }
 
 void rms_norm(
@@ -32,12 +39,16 @@ void rms_norm(
     float         eps,
     const float * x,
     const float * w,
-    float *       y,
+    Out           y,
     float *       stats
 ) {
-    launch(
-        norm_kernel<false>, rows_grid(rows), kThreads, 0, s, rows, C, eps, x, w, nullptr, y, stats
-    );
+    with_type(y, [&](auto * to) {
+        using T = std::remove_pointer_t<decltype(to)>;
+        launch(
+            norm_kernel<false, T>, rows_grid(rows), kThreads, 0, s, rows, C, eps, x, w, nullptr, to,
+            stats
+        );
+    });
 }
 
 void layer_norm_back(
@@ -89,10 +100,14 @@ void norm_back_params(
     );
 }
 
-void sum_rows(
-    Stream s, int64_t rows, int64_t C, const float * x, int64_t ld, float beta, float * out
-) {
-    launch(sum_rows_kernel, columns_grid(C), kColumnBlock, 0, s, rows, C, x, ld, beta, out);
+void sum_rows(Stream s, int64_t rows, int64_t C, In x, int64_t ld, float beta, float * out) {
+    const auto run = [&](auto * from) {
+        using T = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+        launch(
+            sum_rows_kernel<T>, columns_grid(C), kColumnBlock, 0, s, rows, C, from, ld, beta, out
+        );
+    };
+    x.bf16 ? run(static_cast<const uint16_t *>(x.from)) : run(static_cast<const float *>(x.from));
 }
 
 }  // namespace gt::cuda

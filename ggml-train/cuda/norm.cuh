@@ -4,13 +4,13 @@
 // 32 row groups, added up in the order of the groups. No atomics: the same bits every time.
 #pragma once
 
-#include "ggml-train/cuda/device.cuh"
+#include "ggml-train/cuda/bf16.cuh"
 
 namespace gt::cuda {
 
 constexpr int kColumns = 32, kRowGroups = 32;  // of a block that sums down the columns
 
-template <bool kCentred>
+template <bool kCentred, class T>
 __global__ void __launch_bounds__(kThreads) norm_kernel(
     int64_t       rows,
     int64_t       C,
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(
     const float * x,
     const float * w,
     const float * b,
-    float *       y,
+    T *           y,
     float *       stats
 ) {
     const int64_t lane  = threadIdx.x % kWarp;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(
         const float inv = 1.0f / sqrtf(warp_sum(squares) / float(C) + eps);
         for (int64_t i = lane; i < C; i += kWarp) {
             const float n = (xr[i] - mean) * inv;
-            y[r * C + i]  = kCentred ? n * w[i] + b[i] : n * w[i];
+            store(y + r * C + i, kCentred ? n * w[i] + b[i] : n * w[i]);
         }
         if (lane == 0) {
             stats[2 * r]     = mean;
@@ -125,14 +125,15 @@ __global__ void __launch_bounds__(kColumns * kRowGroups) norm_back_params_kernel
     }
 }
 
+template <class T>
 __global__ void __launch_bounds__(kColumns * kRowGroups)
-    sum_rows_kernel(int64_t rows, int64_t C, const float * x, int64_t ld, float beta, float * out) {
+    sum_rows_kernel(int64_t rows, int64_t C, const T * x, int64_t ld, float beta, float * out) {
     GT_SHARED(float, part, kRowGroups * kColumns);
     const int64_t c   = int64_t(blockIdx.x) * kColumns + threadIdx.x;
     float         sum = 0.0f;
     if (c < C) {
         for (int64_t r = threadIdx.y; r < rows; r += kRowGroups) {
-            sum += x[r * ld + c];
+            sum += value_of(x[r * ld + c]);
         }
     }
     part[threadIdx.y * kColumns + threadIdx.x] = sum;

@@ -1,5 +1,6 @@
 #include "ggml-train/device/backend.h"
 
+#include "ggml-train/cuda/table.h"
 #include "ggml-train/device/device-ggml.h"
 
 #include <algorithm>
@@ -57,6 +58,7 @@ Backend::Backend(const DeviceSpec & spec, int n_threads) : n_threads_(n_threads)
     set_threads(ggml_backend_dev_backend_reg(dev));
     if (const cuda::Kernels * kernels = find_kernels(dev)) {
         device_ = make_device(get(), *kernels, spec.index);
+        kernels->use_tf32(g_products != Products::f32);
     }
 }
 

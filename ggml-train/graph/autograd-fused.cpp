@@ -8,11 +8,14 @@ static std::array<int64_t, 4> shape(const ggml_tensor * x) {
     return {x->ne[0], x->ne[1], x->ne[2], x->ne[3]};
 }
 
-// The gradient of a weight that is a parameter, or a reshaped view of one.
+// The gradient of a weight that is a parameter, a reshaped view of one, or a cast.
 static ggml_tensor * weight_accumulator(Autograd & a, ggml_tensor * w, ggml_tensor ** param) {
-    *param            = w->op == GGML_OP_RESHAPE ? w->src[0] : w;
+    *param = w;
+    while ((*param)->op == GGML_OP_RESHAPE || (*param)->op == GGML_OP_CPY) {
+        *param = (*param)->src[0];
+    }
     ggml_tensor * acc = a.accumulator(*param);
-    return acc && *param != w ? ggml_reshape(a.ctx(), acc, w) : acc;
+    return acc && !ggml_are_same_shape(acc, w) ? ggml_reshape(a.ctx(), acc, w) : acc;
 }
 
 static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
@@ -23,7 +26,8 @@ static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
         a.add(y->src[1 + n_weights * (p.i[1] ? 2 : 1)], g);
     }
     g                                  = contiguous(a, g);
-    std::vector<ggml_tensor *> dx_args = {g};
+    ggml_tensor *              dy      = a.ops().other_factor(g);
+    std::vector<ggml_tensor *> dx_args = {dy};
     ggml_tensor *              so_far  = nullptr;
     int32_t                    column = 0, x_column = 0;
     for (int i = 0; i < n_weights; ++i) {
@@ -31,13 +35,13 @@ static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
         ggml_tensor * param = nullptr;
         if (ggml_tensor * acc = weight_accumulator(a, w, &param)) {
             a.emit(fused_inplace(
-                a.ctx(), kLinearBackW, acc, {g, a.value(x), a.next_beta(param)},
+                a.ctx(), kLinearBackW, acc, {dy, a.value(x), a.next_beta(param)},
                 {.i = {column, x_column}}
             ));
         }
         if (ggml_tensor * acc = p.i[1] ? a.accumulator(y->src[1 + n_weights + i]) : nullptr) {
             ggml_tensor * beta = a.next_beta(y->src[1 + n_weights + i]);
-            a.emit(fused_inplace(a.ctx(), kSumRows, acc, {g, beta}, {.i = {column}}));
+            a.emit(fused_inplace(a.ctx(), kSumRows, acc, {dy, beta}, {.i = {column}}));
         }
         column += static_cast<int32_t>(w->ne[1]);
         x_column += p.i[3] ? static_cast<int32_t>(w->ne[0]) : 0;
@@ -91,11 +95,18 @@ static void rule_fused_rms_norm(Autograd & a, ggml_tensor * y, ggml_tensor * g) 
     back_norm(a, y, g, true, nullptr, y->src[2]);
 }
 
+// The gradient of x as its rule takes it: rounded if it only goes into products.
+static ggml_tensor * for_products(Autograd & a, ggml_tensor * x, ggml_tensor * dx) {
+    const bool linear = fused_op(x) == &kLinear && fused_params(x).i[2] == 0;  // no residual
+    const bool rounds = a.ops().rounds() && linear && !a.grad(x);
+    return rounds ? fused_as(a.ctx(), dx, GGML_TYPE_BF16) : dx;
+}
+
 static void rule_gelu(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     ggml_tensor * x = y->src[0];
-    a.add(
-        x, fused_node(a.ctx(), kGeluBack, shape(x), {a.value(x), contiguous(a, g)}, fused_params(y))
-    );
+    ggml_tensor * dx =
+        fused_node(a.ctx(), kGeluBack, shape(x), {a.value(x), contiguous(a, g)}, fused_params(y));
+    a.add(x, for_products(a, x, dx));
 }
 
 static void rule_swiglu(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
@@ -130,13 +141,12 @@ static void rule_attention(Autograd & a, ggml_tensor * o, ggml_tensor * g) {
     ggml_tensor * lse     = o->src[1];
     const bool    device  = a.ops().form() == Form::device;
     ggml_tensor * scratch = device ? ggml_dup_tensor(a.ctx(), lse) : nullptr;
-    a.add(
-        qkv,
-        fused_node(
-            a.ctx(), kAttentionBack, shape(qkv),
-            {a.value(qkv), a.value(o), lse, contiguous(a, g), scratch, o->src[2]}, fused_params(o)
-        )
-    );
+    ggml_tensor * dqkv    = fused_node(
+           a.ctx(), kAttentionBack, shape(qkv),
+           {a.value(qkv), a.value(o), lse, contiguous(a, g), scratch, o->src[2]}, fused_params(o)
+       );
+    const bool fours = fused_params(o).i[3] % 4 == 0;  // what tensor cores need of the head size
+    a.add(qkv, fours ? for_products(a, qkv, dqkv) : dqkv);
 }
 
 static void rule_embedding(Autograd & a, ggml_tensor * x, ggml_tensor * g) {

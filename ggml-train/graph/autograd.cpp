@@ -72,10 +72,14 @@ ggml_tensor * Autograd::next_beta(const ggml_tensor * param) {
     return written_.insert(param).second ? beta_ : one_;
 }
 
+static ggml_tensor * as_f32(Autograd & a, ggml_tensor * x) {
+    return x->type == GGML_TYPE_F32 ? x : ggml_cast(a.ctx(), x, GGML_TYPE_F32);
+}
+
 ggml_tensor * Autograd::take(ggml_tensor * x) {
     ggml_tensor * g = grad(x);
     grads_.erase(x);
-    return g;
+    return g ? as_f32(*this, g) : nullptr;
 }
 
 void Autograd::emit(ggml_tensor * node) {
@@ -96,7 +100,7 @@ void Autograd::add(ggml_tensor * x, ggml_tensor * g) {
         return;
     }
     ggml_tensor *& sum = grads_[x];
-    sum                = sum ? ggml_add(ctx(), sum, g) : g;
+    sum                = sum ? ggml_add(ctx(), as_f32(*this, sum), as_f32(*this, g)) : g;
     emit(sum);
 }
 

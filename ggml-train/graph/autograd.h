@@ -53,7 +53,8 @@ public:
     // x as the forward pass computed it.
     ggml_tensor * value(ggml_tensor * x);
 
-    // Adds g to the gradient of x. Does nothing if x needs none.
+    // Adds g to the gradient of x. Does nothing if x needs none. g may be BF16 if the rule of x's node takes
+    // it for products only; a sum with other gradients is F32.
     void add(ggml_tensor * x, ggml_tensor * g);
 
     // The same for the gradient of x broadcast to a larger shape: sums over the copies of x.

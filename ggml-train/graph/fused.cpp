@@ -1,7 +1,7 @@
 #include "ggml-train/graph/fused.h"
 
 #include "ggml-train/graph/frozen-linear.h"
-#include "ggml-train/graph/fused-args.h"
+#include "ggml-train/graph/linear-products.h"
 
 #include <algorithm>
 #include <cstring>
@@ -39,6 +39,15 @@ ggml_tensor * fused_node(
     return finish(node, op, params);
 }
 
+ggml_tensor * fused_as(ggml_context * ctx, const ggml_tensor * node, ggml_type type) {
+    ggml_tensor * twin = ggml_new_tensor(ctx, type, GGML_MAX_DIMS, node->ne);
+    twin->op           = node->op;
+    std::copy(std::begin(node->src), std::end(node->src), twin->src);
+    std::copy(std::begin(node->op_params), std::end(node->op_params), twin->op_params);
+    ggml_set_name(twin, node->name);
+    return twin;
+}
+
 ggml_tensor * fused_inplace(
     ggml_context *                     ctx,
     const FusedOp &                    op,
@@ -73,103 +82,55 @@ FusedParams fused_params(const ggml_tensor * node) {
 
 // ---- the table -----------------------------------------------------------------------------------
 
-// i0: number of weights, i1: has biases, i2: has residual, i3: every weight has columns of x of its own.
-static void run_linear(const ggml_tensor * y, const FusedParams & p, int i, int n) {
-    const ggml_tensor * x        = y->src[0];
-    const ggml_tensor * residual = p.i[2] ? y->src[1 + p.i[0] * (p.i[1] ? 2 : 1)] : nullptr;
-    int64_t             column   = 0;
-    for (int w = 0; w < p.i[0]; ++w) {
-        const ggml_tensor * weight = y->src[1 + w];
-        const float *       bias   = p.i[1] ? data(y->src[1 + p.i[0] + w]) : nullptr;
-        const float *       add    = residual ? data(residual) + column : nullptr;
-        if (weight->type != GGML_TYPE_F32) {
-            frozen_linear(
-                {i, n}, {.w        = weight,
-                         .M        = rows(x),
-                         .x        = data(x),
-                         .ldx      = x->ne[0],
-                         .y        = data(y) + column,
-                         .ldy      = y->ne[0],
-                         .bias     = bias,
-                         .residual = add}
-            );
-        } else {
-            cpu::gemm(
-                {i, n}, {.tb       = true,
-                         .M        = rows(x),
-                         .N        = weight->ne[1],
-                         .K        = weight->ne[0],
-                         .A        = data(x) + (p.i[3] ? w * weight->ne[0] : 0),
-                         .lda      = x->ne[0],
-                         .B        = data(weight),
-                         .ldb      = weight->ne[0],
-                         .C        = data(y) + column,
-                         .ldc      = y->ne[0],
-                         .bias     = bias,
-                         .residual = add}
-            );
-        }
-        column += weight->ne[1];
-    }
+static void run_product(int i, int n, const LinearProduct & product) {
+    cpu::Gemm g = product.g;
+    g.A         = data(product.A) + product.a_at;
+    g.B         = data(product.B) + product.b_at;
+    cpu::gemm({i, n}, g);
 }
 
-// i0: number of weights, i1: has add, i2: in place (the target comes first), i3: as in run_linear.
+static void run_linear(const ggml_tensor * y, const FusedParams & p, int i, int n) {
+    each_product_of_linear(y, p, [&](const LinearProduct & product) {
+        if (product.B->type == GGML_TYPE_F32) {
+            run_product(i, n, product);
+        } else {
+            frozen_linear(
+                {i, n}, {.w        = product.B,
+                         .M        = product.g.M,
+                         .x        = data(product.A),
+                         .ldx      = product.g.lda,
+                         .y        = product.g.C,
+                         .ldy      = product.g.ldc,
+                         .bias     = product.g.bias,
+                         .residual = product.g.residual}
+            );
+        }
+    });
+}
+
 static void run_linear_back_x(const ggml_tensor * dx, const FusedParams & p, int i, int n) {
-    ggml_tensor * const * src     = dx->src + p.i[2];
-    const ggml_tensor *   dy      = src[0];
-    const float *         add     = p.i[1] ? data(src[1]) : nullptr;
-    ggml_tensor * const * weights = src + 1 + p.i[1];
-    int64_t               column  = 0;
-    if (std::any_of(weights, weights + p.i[0], [](auto * w) { return w->type != GGML_TYPE_F32; })) {
+    const LinearBackX back(dx, p);
+    if (std::any_of(back.weights, back.weights + p.i[0], [](auto * w) {
+            return w->type != GGML_TYPE_F32;
+        })) {
         frozen_linear_back(
-            {i, n}, {.weights   = weights,
+            {i, n}, {.weights   = back.weights,
                      .n_weights = p.i[0],
-                     .M         = rows(dy),
-                     .dy        = data(dy),
-                     .ldy       = dy->ne[0],
-                     .add       = add,
+                     .M         = rows(back.dy),
+                     .dy        = data(back.dy),
+                     .ldy       = back.dy->ne[0],
+                     .add       = back.add,
                      .dx        = data(dx)}
         );
         return;
     }
-    for (int w = 0; w < p.i[0]; ++w) {
-        const ggml_tensor * weight = weights[w];
-        const int64_t       at     = p.i[3] ? w * weight->ne[0] : 0;
-        const bool          first  = w == 0 || p.i[3];
-        cpu::gemm(
-            {i, n}, {.M        = rows(dy),
-                     .N        = weight->ne[0],
-                     .K        = weight->ne[1],
-                     .A        = data(dy) + column,
-                     .lda      = dy->ne[0],
-                     .B        = data(weight),
-                     .ldb      = weight->ne[0],
-                     .C        = data(dx) + at,
-                     .ldc      = dx->ne[0],
-                     .beta     = first ? 0.0f : 1.0f,
-                     .residual = first && add ? add + at : nullptr}
-        );
-        column += weight->ne[1];
-    }
+    each_product_of_linear_back_x(dx, p, [&](const LinearProduct & product) {
+        run_product(i, n, product);
+    });
 }
 
-// i0, i1: first columns of dy and x that belong to this weight.
 static void run_linear_back_w(const ggml_tensor * dw, const FusedParams & p, int i, int n) {
-    const ggml_tensor * dy = dw->src[1];
-    const ggml_tensor * x  = dw->src[2];
-    cpu::gemm(
-        {i, n}, {.ta   = true,
-                 .M    = dw->ne[1],
-                 .N    = dw->ne[0],
-                 .K    = rows(x),
-                 .A    = data(dy) + p.i[0],
-                 .lda  = dy->ne[0],
-                 .B    = data(x) + p.i[1],
-                 .ldb  = x->ne[0],
-                 .C    = data(dw),
-                 .ldc  = dw->ne[0],
-                 .beta = *data(dw->src[3])}
-    );
+    run_product(i, n, product_of_linear_back_w(dw, p, *data(dw->src[3])));
 }
 
 static void run_sum_rows(const ggml_tensor * db, const FusedParams & p, int i, int n) {

@@ -5,11 +5,13 @@
 namespace gt {
 
 // Columns per chunk: as many as 64 MB of logits hold, or 128 MB on devices, where every chunk reads and
-// writes the whole gradient of the weight.
-static int64_t chunk_columns(Form form, int64_t V, int64_t N) {
-    const int64_t most   = std::max<int64_t>(1, (int64_t{form == Form::fused ? 16 : 32} << 20) / V);
+// writes the whole gradient of the weight; there at most four chunks, if products are ours.
+static int64_t chunk_columns(const Ops & ops, int64_t V, int64_t N) {
+    const bool    fused  = ops.form() == Form::fused;
+    const int64_t most   = std::max<int64_t>(1, (int64_t{fused ? 16 : 32} << 20) / V);
     const int64_t chunks = (N + most - 1) / most;
-    return (N + chunks - 1) / chunks;
+    const int64_t n      = ops.own_products() && !fused ? std::min<int64_t>(chunks, 4) : chunks;
+    return (N + n - 1) / n;
 }
 
 static ggml_tensor * columns(ggml_context * ctx, ggml_tensor * x, int64_t begin, int64_t n) {
@@ -25,11 +27,13 @@ static ggml_tensor * real_rows(ggml_context * ctx, ggml_tensor * w, int64_t V) {
     return w->ne[1] == V ? w : ggml_view_2d(ctx, w, w->ne[0], V, w->nb[1], 0);
 }
 
-// Columns [begin, begin + n) of a head; what follows is null without gradients.
+// Columns [begin, begin + n) of a head; dx is null without gradients.
 struct Chunk {
     int64_t       begin = 0, n = 0;
+    ggml_tensor * x  = nullptr;  // all columns of head.x, as a factor
     ggml_tensor * dx = nullptr;  // the gradient of head.x
-    ggml_tensor * wt = nullptr;  // not fused: the weight transposed, made once for all chunks
+    ggml_tensor * w =
+        nullptr;  // the weight as a factor, made once for all chunks; transposed for products of ggml's
 };
 
 // The gradients of a chunk's products from that of its logits, g [V, n]: of weight, bias and x [C, n].
@@ -53,10 +57,10 @@ static void products_back(
         autograd.add_sum(head.bias->weight, g);
     }
     ggml_tensor * dx = columns(ctx, chunk.dx, chunk.begin, chunk.n);
-    autograd.emit(ggml_cpy(ctx, product(ctx, chunk.wt, g), dx));
+    autograd.emit(ggml_cpy(ctx, product(ctx, chunk.w, g), dx));
 }
 
-static void products_back_fused(
+static void own_products_back(
     Ops &         ops,
     const Head &  head,
     Autograd &    autograd,
@@ -65,17 +69,17 @@ static void products_back_fused(
     const Chunk & chunk
 ) {
     ggml_context * ctx = ops.ctx();
-    ggml_tensor *  w   = head.weight->weight;
+    ggml_tensor *  dy  = ops.other_factor(g);
     ggml_tensor *  dx  = columns(ctx, chunk.dx, chunk.begin, chunk.n);
     if (head.weight->grad) {
-        ggml_tensor * beta = autograd.next_beta(w);
-        autograd.emit(fused_inplace(ctx, kLinearBackW, head.weight->grad, {g, x, beta}));
+        ggml_tensor * beta = autograd.next_beta(head.weight->weight);
+        autograd.emit(fused_inplace(ctx, kLinearBackW, head.weight->grad, {dy, x, beta}));
     }
     if (head.bias && head.bias->grad) {
         ggml_tensor * beta = autograd.next_beta(head.bias->weight);
-        autograd.emit(fused_inplace(ctx, kSumRows, head.bias->grad, {g, beta}));
+        autograd.emit(fused_inplace(ctx, kSumRows, head.bias->grad, {dy, beta}));
     }
-    autograd.emit(fused_inplace(ctx, kLinearBackX, dx, {g, w}, {.i = {1, 0, 1}}));
+    autograd.emit(fused_inplace(ctx, kLinearBackX, dx, {dy, chunk.w}, {.i = {1, 0, 1}}));
 }
 
 // With cross entropy as a node of ours.
@@ -89,19 +93,23 @@ static void fused_chunk(
 ) {
     ggml_context * ctx   = ops.ctx();
     const int64_t  begin = chunk.begin, n = chunk.n;
-    ggml_tensor *  w      = head.weight->weight;
-    ggml_tensor *  x      = columns(ctx, head.x, begin, n);
+    const bool     own    = ops.own_products();
+    ggml_tensor *  w      = own ? chunk.w : head.weight->weight;
+    ggml_tensor *  x      = columns(ctx, chunk.x, begin, n);
     ggml_tensor *  logits = ops.linear(
          x, {w}, head.bias ? std::vector{head.bias->weight} : std::vector<ggml_tensor *>{}
     );
     const auto entropy = [&](ggml_tensor * x, ggml_tensor * labels, ggml_tensor * scale,
                              ggml_tensor * rows) {
-        ggml_tensor * y = fused_inplace(
-            ctx, kCrossEntropy, x,
-            {elements(ctx, labels, begin, n), scale, elements(ctx, rows, begin, n)},
-            {.i = {static_cast<int32_t>(head.weight->ne[1]), autograd != nullptr},
-             .f = {in.smoothing}}
-        );
+        const FusedParams params = {
+            .i = {static_cast<int32_t>(head.weight->ne[1]), autograd != nullptr},
+            .f = {in.smoothing}};
+        ggml_tensor * own_labels = elements(ctx, labels, begin, n);
+        ggml_tensor * losses     = elements(ctx, rows, begin, n);
+        ggml_tensor * y = fused_inplace(ctx, kCrossEntropy, x, {own_labels, scale, losses}, params);
+        if (autograd && ops.rounds() && !in.mix_labels) {  // for products alone
+            y = fused_as(ctx, y, GGML_TYPE_BF16);
+        }
         ggml_build_forward_expand(graph, y);
         return y;
     };
@@ -120,7 +128,7 @@ static void fused_chunk(
     if (!autograd) {
         return;
     }
-    const auto back = ops.form() == Form::fused ? products_back_fused : products_back;
+    const auto back = own ? own_products_back : products_back;
     back(ops, head, *autograd, x, dlogits, chunk);
 }
 
@@ -191,15 +199,19 @@ ggml_tensor * append_loss(
 ) {
     const bool    portable = ops.form() == Form::portable;
     const int64_t N        = head.x->ne[1];
-    const int64_t each     = chunk_columns(ops.form(), head.weight->weight->ne[1], N);
+    const int64_t each     = chunk_columns(ops, head.weight->weight->ne[1], N);
+    ggml_tensor * w        = head.weight->weight;
     Chunk         chunk;
+    chunk.x = ops.other_factor(head.x);
     if (autograd) {
         chunk.dx = ggml_new_tensor_2d(ops.ctx(), GGML_TYPE_F32, head.x->ne[0], N);
     }
-    if (autograd && ops.form() != Form::fused) {
-        ggml_tensor * w = ops.dequantized(head.weight->weight);
-        w               = portable ? real_rows(ops.ctx(), w, head.weight->ne[1]) : w;
-        chunk.wt        = ops.factor(ggml_transpose(ops.ctx(), w));
+    if (ops.own_products()) {
+        chunk.w = ops.form() == Form::fused ? w : ops.factor(w);
+    } else if (autograd) {
+        w       = ops.dequantized(w);
+        w       = portable ? real_rows(ops.ctx(), w, head.weight->ne[1]) : w;
+        chunk.w = ops.factor(ggml_transpose(ops.ctx(), w));
     }
     for (; chunk.begin < N; chunk.begin += each) {
         chunk.n = std::min(each, N - chunk.begin);

@@ -1,6 +1,6 @@
 #include "ggml-train/graph/ops.h"
 
-#include "ggml-train/cuda/kernels.h"
+#include "ggml-train/cuda/table.h"
 #include "ggml-train/device/backend.h"
 #include "ggml-train/graph/autograd.h"
 
@@ -34,6 +34,20 @@ ggml_tensor * Ops::leaf(int64_t ne0, int64_t ne1) {
     return ggml_new_tensor_2d(ctx_, GGML_TYPE_F32, ne0, ne1);
 }
 
+// GPUs before sm_80 have no products of BF16.
+static bool multiplies(const Backend * backend, ggml_type type) {
+    const Device * device = backend ? backend->device() : nullptr;
+    return type != GGML_TYPE_BF16 || !device || device->kernels().has_tensor_cores();
+}
+
+Ops::Ops(ggml_context * ctx, Form form, ggml_type compute, const Backend * backend)
+    : ctx_(ctx), form_(form), compute_(multiplies(backend, compute) ? compute : GGML_TYPE_F32),
+      backend_(backend) {}
+
+bool Ops::own_products() const {
+    return form_ == Form::fused || (form_ == Form::device && compute_ != GGML_TYPE_F16);
+}
+
 bool Ops::runs(const ggml_tensor * node) const {
     // ggml's SOFT_MAX_BACK on the CPU reads values that it has overwritten if it works in place
     if (node->op == GGML_OP_SOFT_MAX_BACK && (!backend_ || backend_->is_host())) {
@@ -54,16 +68,30 @@ ggml_tensor * Ops::dequantized(ggml_tensor * w) {
     return ggml_is_quantized(w->type) ? ggml_cast(ctx_, w, GGML_TYPE_F32) : w;
 }
 
-ggml_tensor * Ops::factor(ggml_tensor * x) {
-    x = dequantized(x);
+ggml_tensor * Ops::factor(ggml_tensor * w) {
+    w = dequantized(w);
     if (compute_ != GGML_TYPE_F32) {
-        return keep(ggml_cast(ctx_, x, compute_));
+        return w->type == compute_ ? w : keep(ggml_cast(ctx_, w, compute_));
     }
-    if (x->type != GGML_TYPE_F32) {
-        return ggml_cast(ctx_, x, GGML_TYPE_F32);
+    if (w->type != GGML_TYPE_F32) {
+        return ggml_cast(ctx_, w, GGML_TYPE_F32);
     }
     // a single column transposed is contiguous, yet refused by products
-    return ggml_is_contiguous(x) && !ggml_is_transposed(x) ? x : ggml_cont(ctx_, x);
+    return ggml_is_contiguous(w) && !ggml_is_transposed(w) ? w : ggml_cont(ctx_, w);
+}
+
+ggml_tensor * Ops::other_factor(ggml_tensor * x) {
+    if (!rounds() || x->type == GGML_TYPE_BF16) {
+        return x;
+    }
+    ggml_tensor *& factor = factors_[x];
+    if (!factor) {
+        // what is cheap writes BF16 itself
+        const FusedOp * op = fused_op(x);
+        factor             = op && op->cheap ? fused_as(ctx_, x, GGML_TYPE_BF16)
+                                             : ggml_cast(ctx_, x, GGML_TYPE_BF16);
+    }
+    return factor;
 }
 
 ggml_tensor * Ops::linear(
@@ -72,11 +100,11 @@ ggml_tensor * Ops::linear(
     const std::vector<ggml_tensor *> & biases,
     ggml_tensor *                      residual
 ) {
-    if (form_ == Form::fused) {
-        std::vector<ggml_tensor *> args  = {x};
+    if (own_products()) {
+        std::vector<ggml_tensor *> args  = {other_factor(x)};
         int64_t                    width = 0;
         for (ggml_tensor * weight : weights) {
-            args.push_back(weight);
+            args.push_back(form_ == Form::fused ? weight : factor(weight));
             width += weight->ne[1];
         }
         args.insert(args.end(), biases.begin(), biases.end());
@@ -102,9 +130,11 @@ ggml_tensor * Ops::linear_blocks(
     ggml_tensor * x, const std::vector<ggml_tensor *> & weights, ggml_tensor * residual
 ) {
     const int64_t K = weights[0]->ne[0];
-    if (form_ == Form::fused) {
-        std::vector<ggml_tensor *> args = {x};
-        args.insert(args.end(), weights.begin(), weights.end());
+    if (own_products()) {
+        std::vector<ggml_tensor *> args = {other_factor(x)};
+        for (ggml_tensor * weight : weights) {
+            args.push_back(factor(weight));
+        }
         args.push_back(residual);
         const FusedParams params = {.i = {as_int(weights.size()), 0, 1, 1}};
         return fused_node(ctx_, kLinear, shape(x, residual->ne[0]), args, params);

@@ -1,8 +1,9 @@
 // ggml-train/graph/ops.h — the layers that models are made of, as graph nodes.
 //
 // Each has a portable form, made of ggml primitives that run on any ggml backend, a fused CPU form
-// (fused.h), and a form for devices: our kernels, except for products with weights, which are ggml's. All are differentiable by autograd.h and tested against each other, against
-// finite differences and against PyTorch. Activations are [C, T*B]: one column per token.
+// (fused.h), and a form for devices: our kernels, except for products in F16, which are ggml's. All are
+// differentiable by autograd.h and tested against each other, against finite differences and against PyTorch.
+// Activations are [C, T*B]: one column per token.
 #pragma once
 
 #include "ggml-train/graph/fused.h"
@@ -50,8 +51,7 @@ public:
     Ops(ggml_context *  ctx,
         Form            form,
         ggml_type       compute = GGML_TYPE_F32,
-        const Backend * backend = nullptr)
-        : ctx_(ctx), form_(form), compute_(compute), backend_(backend) {}
+        const Backend * backend = nullptr);
 
     ggml_context * ctx() const { return ctx_; }
     Form           form() const { return form_; }
@@ -97,8 +97,17 @@ public:
     // images [W, H, channels, B], kernel [P, P, channels, C] -> [C, patches * B].
     ggml_tensor * patch_embedding(ggml_tensor * images, ggml_tensor * kernel, ggml_tensor * bias);
 
-    // A tensor as the first factor of a product with weights: contiguous, in the compute type.
-    ggml_tensor * factor(ggml_tensor * x);
+    // A weight as a factor of products: contiguous, in the compute type.
+    ggml_tensor * factor(ggml_tensor * w);
+
+    // Whether products with weights are nodes of ours: kLinear, kLinearBackX, kLinearBackW.
+    bool own_products() const;
+
+    // Whether the factors of products of ours are BF16.
+    bool rounds() const { return form_ == Form::device && compute_ == GGML_TYPE_BF16; }
+
+    // An activation or gradient as the other factor of products of ours: the same for all of them.
+    ggml_tensor * other_factor(ggml_tensor * x);
 
     // A frozen weight in a type that can be viewed and transposed: quantized ones as F32.
     ggml_tensor * dequantized(ggml_tensor * w);
@@ -133,6 +142,7 @@ private:
     std::unordered_set<const ggml_tensor *>           kept_;
     std::unordered_map<const ggml_tensor *, GradRule> rules_;
     std::unordered_map<int64_t, ggml_tensor *>        masks_;  // by T
+    std::unordered_map<ggml_tensor *, ggml_tensor *>  factors_;
 };
 
 // w * x (ggml_mul_mat). Sums are F32 even if w is F16, where backends would take F16: they overflow.

@@ -3,6 +3,7 @@
 #include "ggml-train/cuda/activation.cu"
 #include "ggml-train/cuda/attention-mma.cu"
 #include "ggml-train/cuda/attention.cu"
+#include "ggml-train/cuda/bf16.cu"
 #include "ggml-train/cuda/demo.cu"
 #include "ggml-train/cuda/device.cu"
 #include "ggml-train/cuda/embedding.cu"

@@ -114,6 +114,10 @@ void cuda_emu::enqueue(cudaStream_t stream, Launch launch) {
     });
 }
 
+void cuda_emu::enqueue(cudaStream_t stream, std::function<void()> work) {
+    stream_of(stream).queue.push_back(std::move(work));
+}
+
 cudaError_t cudaStreamCreate(cudaStream_t * stream) {
     t_streams.push_back(*stream = new CUstream_st);
     return cudaSuccess;

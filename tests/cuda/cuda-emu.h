@@ -227,7 +227,8 @@ const char * cudaGetErrorString(cudaError_t error);
 
 namespace cuda_emu {
 void enqueue(cudaStream_t stream, Launch launch);
-}
+void enqueue(cudaStream_t stream, std::function<void()> work);  // of a library of NVIDIA's
+}  // namespace cuda_emu
 
 namespace gt::cuda {
 

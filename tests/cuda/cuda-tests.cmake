@@ -21,7 +21,8 @@ function(gt_cuda_emu name)
     add_library(${name}-kernels OBJECT cuda/cuda-emu-kernels.cpp)
     target_include_directories(${name}-kernels PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
     target_compile_options(${name}-kernels PRIVATE -O2 -g1 -ffp-contract=off ${ARGN})
-    add_library(${name} STATIC cuda/cuda-emu.cpp cuda/cuda-emu-runtime.cpp cuda/matrix-unit.cpp $<TARGET_OBJECTS:${name}-kernels>)
+    add_library(${name} STATIC cuda/cuda-emu.cpp cuda/cuda-emu-runtime.cpp cuda/emu-cublaslt.cpp cuda/matrix-unit.cpp
+        ${CMAKE_SOURCE_DIR}/ggml-train/cuda/gemm.cpp $<TARGET_OBJECTS:${name}-kernels>)
     target_include_directories(${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
     target_link_libraries(${name} PUBLIC gt-base)
     target_link_options(${name} PUBLIC ${ARGN})
@@ -33,8 +34,8 @@ target_compile_definitions(gt-cuda-emu-asan PRIVATE GT_EMU_ASAN)
 target_compile_definitions(gt-cuda-emu-tsan PRIVATE GT_EMU_TSAN)
 
 # the same in the module of the fake device
-target_sources(ggml-fake PRIVATE cuda/cuda-emu.cpp cuda/cuda-emu-runtime.cpp cuda/matrix-unit.cpp cuda/cuda-emu-kernels.cpp
-    ${CMAKE_SOURCE_DIR}/ggml-train/cuda/table.cpp)
+target_sources(ggml-fake PRIVATE cuda/cuda-emu.cpp cuda/cuda-emu-runtime.cpp cuda/emu-cublaslt.cpp cuda/matrix-unit.cpp
+    cuda/cuda-emu-kernels.cpp ${CMAKE_SOURCE_DIR}/ggml-train/cuda/gemm.cpp ${CMAKE_SOURCE_DIR}/ggml-train/cuda/table.cpp)
 target_include_directories(ggml-fake PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
 target_compile_options(ggml-fake PRIVATE -O2 -g1 -ffp-contract=off -ftls-model=initial-exec)
 target_compile_definitions(ggml-fake PRIVATE GT_EMULATED)
@@ -45,6 +46,18 @@ add_dependencies(device-tests ggml-fake)
 gt_tests(cuda-tests LABEL unit SOURCES cuda/test-cuda-kernels.cpp cuda/ptx-math.cpp cuda/ptx-ops.cpp cuda/ptx-run.cpp
          LIBS tools-selftest gt-cuda-emu ${CMAKE_DL_LIBS})
 set_target_properties(cuda-tests PROPERTIES ENABLE_EXPORTS ON)  # kernels are found by name
+
+# cuBLASLt as the GPU's kernels load it, and NVIDIA's own header and library if they are installed
+gt_tests(cublaslt-tests LABEL unit SOURCES cuda/test-cublaslt.cpp ${CMAKE_SOURCE_DIR}/ggml-train/cuda/cublaslt.cpp
+         LIBS gt-base ${CMAKE_DL_LIBS})
+find_path(GT_CUBLASLT_INCLUDE cublasLt.h PATHS /usr/local/cuda/include)
+if(GT_CUBLASLT_INCLUDE)
+    target_include_directories(cublaslt-tests SYSTEM PRIVATE ${GT_CUBLASLT_INCLUDE})
+endif()
+find_library(GT_CUBLASLT_LIBRARY cublasLt PATHS /usr/local/cuda/lib64)
+if(GT_CUBLASLT_LIBRARY)
+    target_compile_definitions(cublaslt-tests PRIVATE GT_CUBLASLT_LIBRARY="${GT_CUBLASLT_LIBRARY}")
+endif()
 
 # the same tables, small, under a sanitizer
 foreach(kind asan tsan)

@@ -95,6 +95,28 @@ TEST_CASE("what_a_gpu_cannot_do_is_an_error", "[cuda]") {
     );
 }
 
+TEST_CASE("a_product_that_cublaslt_refuses_is_named", "[cuda]") {
+    const DeviceArray<float> a(6), c(6);
+    const cuda::Gemm         g{
+                .M = 2, .N = 3, .K = 1, .A = a, .lda = 1, .B = a, .ldb = 3, .C = c, .ldc = 3};
+    const auto error_of = [&](const char * where) {
+        setenv("GT_EMU_CUBLASLT_FAIL", where, 1);
+        std::string text;
+        try {
+            cuda::gemm(nullptr, g);
+        } catch (const Error & e) {
+            text = e.what();
+        }
+        unsetenv("GT_EMU_CUBLASLT_FAIL");
+        return text;
+    };
+    const std::string product = " for a product of 2x3x1 (f32, rows of 1, 3 and 3): ";
+    const std::string advice  = "; update the CUDA libraries, or use --portable";
+    CHECK(error_of("choose") == "cuBLASLt: no algorithm" + product + "not supported" + advice);
+    CHECK(error_of("run") == "cuBLASLt: an error" + product + "allocation failed" + advice);
+    CHECK(error_of("") == "");
+}
+
 #ifdef GT_PTX_FILES
 TEST_CASE("ptx_of_nvcc_equals_the_cpu", "[cuda][ptx]") {
     const ptx::Scope scope(ptx::split(GT_PTX_FILES, ":"));

@@ -157,22 +157,28 @@ TEST_CASE("models_on_a_device_agree_with_the_cpu_and_are_reproducible", "[device
     }
 }
 
-TEST_CASE("bf16_on_a_device_follows_f32", "[device]") {
-    const ModelConfig c = small("gpt2");
-    Setup             f32(c, Form::device, "fake", 1), a(c, Form::device, "fake", 1);
-    Setup             b(c, Form::device, "fake", 1);
-    a.options.compute = b.options.compute = GGML_TYPE_BF16;
-    b.options.recompute                   = Recompute::all;
-    const Batch  batch                    = some_batch(c, 2, 17);
-    StepGraph    g(f32.backend, *f32.model, f32.options);
-    StepGraph    ga(a.backend, *a.model, a.options), gb(b.backend, *b.model, b.options);
-    const double loss = ga.run(batch, 0.1f);
-    CHECK(loss == Approx(g.run(batch, 0.1f)).epsilon(0.01));
-    CHECK(loss == gb.run(batch, 0.1f));
-    CHECK(a.grads() == b.grads());
-    // some 2^-8 per product: rounded, and no more than that
-    CHECK(difference(a.grads(), f32.grads()) > 1e-4);
-    CHECK(difference(a.grads(), f32.grads()) < 0.05);
+TEST_CASE("half_precision_on_a_device_follows_f32", "[device]") {
+    // F16 goes through ggml's products
+    for (const auto & [arch, type] :
+         {std::pair("gpt2", GGML_TYPE_BF16), std::pair("qwen3", GGML_TYPE_BF16),
+          std::pair("vit", GGML_TYPE_BF16), std::pair("gpt2", GGML_TYPE_F16)}) {
+        INFO(arch << " " << ggml_type_name(type));
+        const ModelConfig c = small(arch);
+        Setup             f32(c, Form::device, "fake", 1), a(c, Form::device, "fake", 1);
+        Setup             b(c, Form::device, "fake", 1);
+        a.options.compute = b.options.compute = type;
+        b.options.recompute                   = Recompute::all;
+        const Batch  batch                    = some_batch(c, 2, 17);
+        StepGraph    g(f32.backend, *f32.model, f32.options);
+        StepGraph    ga(a.backend, *a.model, a.options), gb(b.backend, *b.model, b.options);
+        const double loss = ga.run(batch, 0.1f);
+        CHECK(loss == Approx(g.run(batch, 0.1f)).epsilon(0.01));
+        CHECK(loss == gb.run(batch, 0.1f));
+        CHECK(a.grads() == b.grads());
+        // some 2^-8 per product, 2^-11 with F16: rounded, and no more than that
+        CHECK(difference(a.grads(), f32.grads()) > (type == GGML_TYPE_BF16 ? 1e-4 : 1e-5));
+        CHECK(difference(a.grads(), f32.grads()) < 0.05);
+    }
 }
 
 TEST_CASE("model_gradients_match_central_differences") {

@@ -53,8 +53,13 @@ struct Case {
 };
 
 struct Results {
-    std::vector<float> o, lse, dqkv;
+    std::vector<float>    o, lse, dqkv;
+    std::vector<uint16_t> dqkv16;  // only from tensor cores
 };
+
+bool on_tensor_cores(const cuda::Attention & a) {
+    return a.D % 4 == 0 && cuda::has_tensor_cores();
+}
 
 // positions: on the device. The gradient is that of the CPU's o and lse.
 Results run(const Case & c, const std::vector<float> & qkv, const int32_t * positions, bool exact) {
@@ -63,9 +68,16 @@ Results run(const Case & c, const std::vector<float> & qkv, const int32_t * posi
     const DeviceArray<float> dev_qkv(qkv), d_o(c.d_o), o(c.o), lse(c.lse), out(c.o.size()),
         out_lse(c.lse.size()), delta(c.lse.size()), dqkv(qkv.size());
     (exact ? cuda::attention : cuda::attention_bf16)(nullptr, a, dev_qkv, out, out_lse);
-    (exact ? cuda::attention_back : cuda::attention_bf16_back
-    )(nullptr, a, dev_qkv, o, lse, d_o, delta, dqkv);
-    return {out.get(), out_lse.get(), dqkv.get()};
+    const DeviceArray<uint16_t> dqkv16(qkv.size());
+    if (exact) {
+        cuda::attention_back(nullptr, a, dev_qkv, o, lse, d_o, delta, dqkv);
+        return {out.get(), out_lse.get(), dqkv.get(), {}};
+    }
+    cuda::attention_bf16_back(nullptr, a, dev_qkv, o, lse, d_o, delta, dqkv);
+    if (on_tensor_cores(a)) {
+        cuda::attention_bf16_back(nullptr, a, dev_qkv, o, lse, d_o, delta, dqkv16);
+    }
+    return {out.get(), out_lse.get(), dqkv.get(), dqkv16.get()};
 }
 
 // What rounding may change, per value. The inputs are bf16, so that the first products are exact up to F32
@@ -146,8 +158,8 @@ void test(SelftestTable & table, const cuda::Attention & shape, int32_t segment 
     table.within(bf16.name, rounded.o, bf16.o, kF32, bounds.o);
     table.close(bf16.name + " lse", rounded.lse, bf16.lse, kF32);
     table.within(bf16.name + " back", rounded.dqkv, bf16.dqkv, kF32, bounds.dqkv);
-    const bool rounds = shape.D % 4 == 0 && cuda::has_tensor_cores();
-    if (rounds) {
+    if (on_tensor_cores(shape)) {
+        table.same(bf16.name + " back as bf16", rounded.dqkv16, selftest_rounded(rounded.dqkv));
         const Results same = run(bf16, blurred(bf16.qkv), positions, false);
         table.same(bf16.name + " of values to round", same.o, rounded.o);
         table.same(bf16.name + " back of values to round", same.dqkv, rounded.dqkv);

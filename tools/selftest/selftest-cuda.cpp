@@ -71,18 +71,22 @@ void test_norms(SelftestTable & table, RowShape s) {
             continue;
         }
         auto y = filled(x.size()), stats = filled(2 * s.rows), dx = filled(x.size()), dx0 = dx;
-        const DeviceArray<float> dev_y(x.size()), dev_stats(stats.size()), dev_dx(x.size());
+        const DeviceArray<float>    dev_y(x.size()), dev_stats(stats.size()), dev_dx(x.size());
+        const DeviceArray<uint16_t> dev_y16(x.size());
         // forward
         if (rms) {
             cpu::rms_norm(kWhole, s.rows, s.C, 1e-5f, x.data(), w.data(), y.data(), stats.data());
             cuda::rms_norm(nullptr, s.rows, s.C, 1e-5f, dev_x, dev_w, dev_y, dev_stats);
+            cuda::rms_norm(nullptr, s.rows, s.C, 1e-5f, dev_x, dev_w, dev_y16, dev_stats);
         } else {
             cpu::layer_norm(
                 kWhole, s.rows, s.C, 1e-5f, x.data(), w.data(), b.data(), y.data(), stats.data()
             );
             cuda::layer_norm(nullptr, s.rows, s.C, 1e-5f, dev_x, dev_w, dev_b, dev_y, dev_stats);
+            cuda::layer_norm(nullptr, s.rows, s.C, 1e-5f, dev_x, dev_w, dev_b, dev_y16, dev_stats);
         }
         table.close(name + shape, dev_y.get(), y, kRounding);
+        table.same(name + " bf16" + shape, dev_y16.get(), selftest_rounded(dev_y.get()));
         table.close(name + " stats" + shape, dev_stats.get(), stats, kRounding);
 
         // gradient of x, with and without addition
@@ -132,28 +136,48 @@ void test_sum_rows(SelftestTable & table, RowShape s) {
             format("sum_rows %lldx%lld", (long long) s.rows, (long long) s.C), dev_out.get(), out,
             kRounding
         );
+        // of bf16: the same bits as of floats that are bf16
+        const auto                  x16 = selftest_rounded(x);
+        const DeviceArray<float>    dev_wide(selftest_widened(x16)), dev_a(out), dev_b(out);
+        const DeviceArray<uint16_t> dev_x16(x16);
+        cuda::sum_rows(nullptr, s.rows, s.C, dev_wide, ld, beta, dev_a);
+        cuda::sum_rows(nullptr, s.rows, s.C, dev_x16, ld, beta, dev_b);
+        table.same(
+            format("sum_rows bf16 %lldx%lld", (long long) s.rows, (long long) s.C), dev_b.get(),
+            dev_a.get()
+        );
     }
 }
 
 void test_activations(SelftestTable & table, int64_t n) {
     const auto x = selftest_values(n, 9, 2.0f), dy = selftest_values(n, 10),
                up = selftest_values(n, 11);
-    const DeviceArray<float> dev_x(x), dev_dy(dy), dev_up(up), dev_y(x.size()), dev_2(x.size());
-    auto                     y = filled(x.size()), second = y;
+    const DeviceArray<float>    dev_x(x), dev_dy(dy), dev_up(up), dev_y(x.size()), dev_2(x.size());
+    const DeviceArray<uint16_t> dev_16(x.size());
+    auto                        y = filled(x.size()), second = y;
+    const auto rounds = [&](const std::string & name) {  // as bf16: the floats, rounded
+        table.same(name + " bf16", dev_16.get(), selftest_rounded(dev_y.get()));
+    };
     for (const auto kind : {cuda::Gelu::tanh, cuda::Gelu::erf}) {
         const std::string name =
             format("gelu %s %lld", kind == cuda::Gelu::erf ? "erf" : "tanh", (long long) n);
         cpu::gelu(kWhole, n, kind, x.data(), y.data());
         cuda::gelu(nullptr, n, kind, dev_x, dev_y);
         table.close(name, dev_y.get(), y, kRounding);
+        cuda::gelu(nullptr, n, kind, dev_x, dev_16);
+        rounds(name);
         cpu::gelu_back(kWhole, n, kind, x.data(), dy.data(), y.data());
         cuda::gelu_back(nullptr, n, kind, dev_x, dev_dy, dev_y);
         table.close(name + " back", dev_y.get(), y, kRounding);
+        cuda::gelu_back(nullptr, n, kind, dev_x, dev_dy, dev_16);
+        rounds(name + " back");
     }
     const std::string name = format("swiglu %lld", (long long) n);
     cpu::swiglu(kWhole, n, x.data(), up.data(), y.data());
     cuda::swiglu(nullptr, n, dev_x, dev_up, dev_y);
     table.close(name, dev_y.get(), y, kRounding);
+    cuda::swiglu(nullptr, n, dev_x, dev_up, dev_16);
+    rounds(name);
     cpu::swiglu_back(kWhole, n, x.data(), up.data(), dy.data(), y.data(), second.data());
     cuda::swiglu_back(nullptr, n, dev_x, dev_up, dev_dy, dev_y, dev_2);
     table.close(name + " dgate", dev_y.get(), y, kRounding);
@@ -209,19 +233,30 @@ void test_cross_entropy(SelftestTable & table, int64_t rows, int64_t V, int64_t 
     const DeviceArray<float>   dev_scale(scale);
     for (const float smoothing : {0.0f, 0.1f}) {
         for (const bool grad : {false, true}) {
-            auto                     logits = x, loss = filled(rows);
-            const DeviceArray<float> dev_logits(x), dev_loss(loss.size());
+            auto                        logits = x, loss = filled(rows);
+            const DeviceArray<float>    dev_logits(x), dev_loss(loss.size());
+            const DeviceArray<uint16_t> dev_grad16(x.size());
+            const cuda::Out             none(static_cast<float *>(nullptr));
+            cuda::cross_entropy(
+                nullptr, rows, V, ld, dev_logits, dev_labels, smoothing, dev_scale, dev_grad16,
+                dev_loss
+            );
             cpu::cross_entropy(
                 kWhole, rows, V, ld, logits.data(), labels.data(), smoothing, scale[0], grad,
                 loss.data()
             );
             cuda::cross_entropy(
-                nullptr, rows, V, ld, dev_logits, dev_labels, smoothing, dev_scale, grad, dev_loss
+                nullptr, rows, V, ld, dev_logits, dev_labels, smoothing, dev_scale,
+                grad ? cuda::Out(dev_logits) : none, dev_loss
             );
             const std::string shape = format(" %lldx%lld", (long long) rows, (long long) V);
             table.close("cross_entropy" + shape, dev_loss.get(), loss, kRounding);
             if (grad) {
                 table.close("cross_entropy grad" + shape, dev_logits.get(), logits, kRounding);
+                table.same(
+                    "cross_entropy grad bf16" + shape, dev_grad16.get(),
+                    selftest_rounded(dev_logits.get())
+                );
             }
         }
     }
@@ -265,6 +300,7 @@ std::vector<SelftestRow> selftest_cuda(const SelftestOptions & options) {
     SelftestTable table(options);
     selftest_cuda_layers(table);
     selftest_cuda_attention(table);
+    selftest_cuda_gemm(table);
     selftest_cuda_demo(table);
     selftest_cuda_muon(table);
     return table.rows;

@@ -2,7 +2,7 @@
 //
 // The same tables run on a GPU (selftest --cuda), under the emulator (plain, asan, tsan) and on nvcc's PTX
 // (tests/cuda/test-cuda-kernels.cpp). Shapes are not multiples of blocks, tiles or warps.
-// selftest-cuda.cpp, selftest-attention.cpp: forward and backward, within rounding. selftest-cuda-demo.cpp and -muon.cpp: the
+// selftest-cuda.cpp, selftest-attention.cpp, selftest-gemm.cpp: forward and backward, within rounding. selftest-cuda-demo.cpp and -muon.cpp: the
 // optimizer, bit for bit, because hosts must agree.
 #pragma once
 
@@ -45,7 +45,9 @@ public:
     DeviceArray(const DeviceArray &)             = delete;
     DeviceArray & operator=(const DeviceArray &) = delete;
 
-    operator T *() const { return data_; }  // NOLINT: as an argument of a kernel
+    operator T *() const { return data_; }        // NOLINT: as an argument of a kernel
+    operator cuda::Out() const { return data_; }  // NOLINT
+    operator cuda::In() const { return data_; }   // NOLINT
 
     std::vector<T> get() const {
         std::vector<T> host(n_);
@@ -102,8 +104,13 @@ private:
 // Values that look like activations: about normal, a few large ones; a pure function of seed and i.
 std::vector<float> selftest_values(int64_t n, uint64_t seed, float scale = 1.0f);
 
+// To the nearest bf16, ties to even.
+std::vector<uint16_t> selftest_rounded(const std::vector<float> & x);
+std::vector<float>    selftest_widened(const std::vector<uint16_t> & x);
+
 void selftest_cuda_layers(SelftestTable & table);
 void selftest_cuda_attention(SelftestTable & table);
+void selftest_cuda_gemm(SelftestTable & table);
 void selftest_cuda_demo(SelftestTable & table);
 void selftest_cuda_muon(SelftestTable & table);
 

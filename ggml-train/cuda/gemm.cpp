@@ -1,0 +1,159 @@
+// ggml-train/cuda/gemm.cpp — products by cuBLASLt. Compiled by the host's compiler: cublaslt.h has all it needs.
+//
+// cuBLASLt is column-major, where our matrices are their own transposes: it is asked for C^T = op(B)^T op(A)^T, in
+// which both keep their flags, and a bias per column of C is one per row, as its epilogue wants it.
+#include "ggml-train/base/base.h"
+#include "ggml-train/cuda/cublaslt.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+namespace gt::cuda {
+
+namespace {
+
+constexpr size_t kWorkspace = size_t{32} << 20;  // what cuBLAS takes itself on the newest GPUs
+
+std::atomic<bool> g_tf32{false};
+
+// Of one device. Lives as long as the process, as the library does.
+struct Products {
+    CublasLt   lt;
+    LtHandle * handle    = nullptr;
+    void *     workspace = nullptr;
+};
+
+// Of the calling thread's device. All products of a device are on one stream, so that they share the workspace.
+const Products & products() {
+    static std::mutex              mutex;
+    static std::map<int, Products> all;
+    const std::lock_guard          lock(mutex);
+    Products &                     p = all[current_device()];
+    if (!p.workspace) {
+        p.lt = load_cublaslt();
+        p.lt.check(p.lt.cublasLtCreate(&p.handle), "start");
+        p.workspace = alloc(kWorkspace);
+    }
+    return p;
+}
+
+// A descriptor of cuBLASLt's, freed at the end of its block.
+template <class T>
+using Owned = std::unique_ptr<T, LtStatus (*)(T *)>;
+
+Owned<LtLayout> layout(
+    const CublasLt & lt, LtType type, bool transposed, int64_t rows, int64_t columns, int64_t ld
+) {
+    LtLayout * made = nullptr;
+    if (transposed) {
+        std::swap(rows, columns);
+    }
+    lt.check(
+        lt.cublasLtMatrixLayoutCreate(
+            &made, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), ld
+        ),
+        "matrix"
+    );
+    return {made, lt.cublasLtMatrixLayoutDestroy};
+}
+
+Owned<LtProduct> product(const CublasLt & lt, const Gemm & g) {
+    LtProduct * made = nullptr;
+    lt.check(
+        lt.cublasLtMatmulDescCreate(
+            &made, g_tf32 && !g.bf16 ? kLtSumF32FromTf32 : kLtSumF32, kLtF32
+        ),
+        "product"
+    );
+    Owned<LtProduct> owned(made, lt.cublasLtMatmulDescDestroy);
+    const auto       set = [&](LtProductAttribute attribute, const auto & value) {
+        lt.check(
+                  lt.cublasLtMatmulDescSetAttribute(made, attribute, &value, sizeof(value)), "product"
+              );
+    };
+    set(kLtTransposeA, int32_t{g.tb});
+    set(kLtTransposeB, int32_t{g.ta});
+    if (g.bias) {
+        set(kLtEpilogue, kLtBias);
+        set(kLtBiasPointer, g.bias);
+    }
+    return owned;
+}
+
+// The algorithms that may be chosen: kernels that load 16 bytes at once need such addresses.
+Owned<LtPreference> preference(const CublasLt & lt, std::initializer_list<const void *> addresses) {
+    LtPreference * made = nullptr;
+    lt.check(lt.cublasLtMatmulPreferenceCreate(&made), "preference");
+    Owned<LtPreference> owned(made, lt.cublasLtMatmulPreferenceDestroy);
+    const auto          set = [&](int attribute, const auto & value) {
+        lt.check(
+                     lt.cublasLtMatmulPreferenceSetAttribute(
+                         made, static_cast<LtPreferenceAttribute>(attribute), &value, sizeof(value)
+                     ),
+                     "preference"
+                 );
+    };
+    set(kLtMostWorkspace, uint64_t{kWorkspace});
+    int attribute = kLtAlignmentA;
+    for (const void * address : addresses) {
+        const auto bits = reinterpret_cast<uintptr_t>(address) | 256;
+        set(attribute++, static_cast<uint32_t>(bits & (~bits + 1)));
+    }
+    return owned;
+}
+
+}  // namespace
+
+void CublasLt::check(LtStatus result, const char * what) const {
+    if (result != kLtSuccess) {
+        throw Error(format("cuBLASLt: %s: %s", what, cublasLtGetStatusString(result)));
+    }
+}
+
+void use_tf32(bool on) {
+    g_tf32 = on;
+}
+
+void gemm(Stream s, const Gemm & g) {
+    if (g.M == 0 || g.N == 0) {
+        return;
+    }
+    const Products & p    = products();
+    const CublasLt & lt   = p.lt;
+    const LtType     type = g.bf16 ? kLtBf16 : kLtF32;
+    const void *     add  = g.residual ? g.residual : g.C;
+    const auto       op   = product(lt, g);
+    const auto       A    = layout(lt, type, g.tb, g.N, g.K, g.ldb),
+               B          = layout(lt, type, g.ta, g.K, g.M, g.lda);
+    const auto C          = layout(lt, kLtF32, false, g.N, g.M, g.ldc);
+    const auto wanted     = preference(lt, {g.B, g.A, add, g.C});
+    LtChoice   choice{};
+    int        n      = 0;
+    LtStatus   status = lt.cublasLtMatmulAlgoGetHeuristic(
+          p.handle, op.get(), A.get(), B.get(), C.get(), C.get(), wanted.get(), 1, &choice, &n
+      );
+    if (status == kLtSuccess && n > 0) {
+        const float alpha = 1.0f, beta = g.residual ? 1.0f : 0.0f;
+        status = lt.cublasLtMatmul(
+            p.handle, op.get(), &alpha, g.B, A.get(), g.A, B.get(), &beta, add, C.get(), g.C,
+            C.get(), &choice.algorithm, p.workspace, kWorkspace, s
+        );
+    } else if (status == kLtSuccess) {
+        status = kLtNotSupported;
+    }
+    if (status != kLtSuccess) {
+        throw Error(format(
+            "cuBLASLt: %s for a product of %lldx%lldx%lld (%s%s%s, rows of %lld, %lld and %lld): "
+            "%s; "
+            "update the CUDA libraries, or use --portable",
+            n > 0 ? "an error" : "no algorithm", static_cast<long long>(g.M),
+            static_cast<long long>(g.N), static_cast<long long>(g.K), g.bf16 ? "bf16" : "f32",
+            g.ta ? ", A transposed" : "", g.tb ? ", B transposed" : "",
+            static_cast<long long>(g.lda), static_cast<long long>(g.ldb),
+            static_cast<long long>(g.ldc), lt.cublasLtGetStatusString(status)
+        ));
+    }
+}
+
+}  // namespace gt::cuda

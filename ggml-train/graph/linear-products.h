@@ -1,0 +1,101 @@
+// ggml-train/graph/linear-products.h — the matrix products that our linear nodes (fused.h) are made of, for the two
+// tables of kernels: fused.cpp for the CPU, fused-device.cpp for devices.
+#pragma once
+
+#include "ggml-train/graph/fused-args.h"
+
+namespace gt {
+
+// g without its factors: these are elements of tensors, F32 or not.
+struct LinearProduct {
+    cpu::Gemm           g;
+    const ggml_tensor * A    = nullptr;
+    const ggml_tensor * B    = nullptr;
+    int64_t             a_at = 0, b_at = 0;
+};
+
+// i0: number of weights, i1: has biases, i2: has residual, i3: every weight has columns of x of its own.
+template <class Run>
+void each_product_of_linear(const ggml_tensor * y, const FusedParams & p, const Run & run) {
+    const ggml_tensor * x        = y->src[0];
+    const ggml_tensor * residual = p.i[2] ? y->src[1 + p.i[0] * (p.i[1] ? 2 : 1)] : nullptr;
+    int64_t             column   = 0;
+    for (int w = 0; w < p.i[0]; ++w) {
+        const ggml_tensor * weight = y->src[1 + w];
+        run(LinearProduct{
+            {.tb       = true,
+             .M        = rows(x),
+             .N        = weight->ne[1],
+             .K        = weight->ne[0],
+             .lda      = x->ne[0],
+             .ldb      = weight->ne[0],
+             .C        = data(y) + column,
+             .ldc      = y->ne[0],
+             .bias     = p.i[1] ? data(y->src[1 + p.i[0] + w]) : nullptr,
+             .residual = residual ? data(residual) + column : nullptr},
+            x,
+            weight,
+            p.i[3] ? w * weight->ne[0] : 0});
+        column += weight->ne[1];
+    }
+}
+
+// The sources of kLinearBackX. i0: number of weights, i1: has add, i2: in place (the target comes first), i3: as
+// above.
+struct LinearBackX {
+    LinearBackX(const ggml_tensor * dx, const FusedParams & p)
+        : dy(dx->src[p.i[2]]), add(p.i[1] ? data(dx->src[p.i[2] + 1]) : nullptr),
+          weights(dx->src + p.i[2] + 1 + p.i[1]) {}
+
+    const ggml_tensor *   dy;
+    const float *         add;
+    ggml_tensor * const * weights;
+};
+
+template <class Run>
+void each_product_of_linear_back_x(const ggml_tensor * dx, const FusedParams & p, const Run & run) {
+    const LinearBackX back(dx, p);
+    int64_t           column = 0;
+    for (int w = 0; w < p.i[0]; ++w) {
+        const ggml_tensor * weight = back.weights[w];
+        const int64_t       at     = p.i[3] ? w * weight->ne[0] : 0;
+        const bool          first  = w == 0 || p.i[3];
+        run(LinearProduct{
+            {.M        = rows(back.dy),
+             .N        = weight->ne[0],
+             .K        = weight->ne[1],
+             .lda      = back.dy->ne[0],
+             .ldb      = weight->ne[0],
+             .C        = data(dx) + at,
+             .ldc      = dx->ne[0],
+             .beta     = first ? 0.0f : 1.0f,
+             .residual = first && back.add ? back.add + at : nullptr},
+            back.dy,
+            weight,
+            column});
+        column += weight->ne[1];
+    }
+}
+
+// Added to dw beta times. i0, i1: first columns of dy and x that belong to this weight.
+inline LinearProduct
+product_of_linear_back_w(const ggml_tensor * dw, const FusedParams & p, float beta) {
+    const ggml_tensor * dy = dw->src[1];
+    const ggml_tensor * x  = dw->src[2];
+    return {
+        {.ta   = true,
+         .M    = dw->ne[1],
+         .N    = dw->ne[0],
+         .K    = rows(x),
+         .lda  = dy->ne[0],
+         .ldb  = x->ne[0],
+         .C    = data(dw),
+         .ldc  = dw->ne[0],
+         .beta = beta},
+        dy,
+        x,
+        p.i[0],
+        p.i[1]};
+}
+
+}  // namespace gt
