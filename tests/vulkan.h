@@ -11,6 +11,7 @@ namespace gt {
 // If there is none, says why. With GT_REQUIRE_VULKAN that is an Error.
 inline bool has_vulkan() {
     ::setenv("GGML_VK_VISIBLE_DEVICES", "0", 0);  // ggml leaves out devices that are CPUs
+    ::setenv("MESA_SHADER_CACHE_DIR", GT_SHADER_CACHE, 0);
     try {
         find_device({.backend = "vulkan"});
         return true;

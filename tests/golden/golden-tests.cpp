@@ -1,7 +1,8 @@
-// golden-tests — compares our code with reference runs: every GGUF in a folder (GT_GOLDEN_DIR, by default
-// tests/golden). Prints the kind of each file and the largest error over its bound; fails if an error
-// exceeds its bound or a kind is unknown.
+// golden-tests [DEVICE] — compares our code with reference runs: every GGUF in a folder (GT_GOLDEN_DIR, by
+// default tests/golden); with a DEVICE (vulkan), only the training steps of models, there. Prints the kind of each
+// file and the largest error over its bound; fails if an error exceeds its bound or a kind is unknown.
 #include "tests/golden/golden.h"
+#include "tests/vulkan.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -22,18 +23,22 @@ static std::string kind_of(const std::string & path) {
     return kind;
 }
 
-static std::vector<GoldenResult> check(const std::string & path) {
+static std::vector<GoldenResult> check(const std::string & path, const std::string & device) {
     const std::string kind = kind_of(path);
     if (kind == "gpt2.train" || kind == "llama.train" || kind == "vit.train") {
-        return golden_model(path);
+        return golden_model(path, device);
     }
     if (kind == "demo.run" || kind == "repl.run" || kind == "diloco.run") {
-        return {golden_optim(path)};
+        return device.empty() ? std::vector{golden_optim(path)} : std::vector<GoldenResult>();
     }
     throw Error("unknown kind '" + kind + "'");
 }
 
-int main() {
+int main(int argc, char ** argv) {
+    const std::string device = argc > 1 ? argv[1] : "";
+    if (device == "vulkan" && !has_vulkan()) {
+        return 77;
+    }
     const char *             given  = std::getenv("GT_GOLDEN_DIR");
     const std::string        folder = given ? given : GT_SOURCE_DIR "/tests/golden";
     std::vector<std::string> paths;
@@ -47,7 +52,7 @@ int main() {
     for (const std::string & path : paths) {
         const std::string name = std::filesystem::path(path).filename().string();
         try {
-            for (const GoldenResult & r : check(path)) {
+            for (const GoldenResult & r : check(path, device)) {
                 std::printf(
                     "%-28s %-36s worst/bound %8.4f  %s %s\n", name.c_str(), r.kind.c_str(), r.worst,
                     r.ok ? "ok  " : "MISS", r.detail.c_str()

@@ -12,8 +12,8 @@ struct GoldenResult {
     std::string detail;  // the tensor with the largest error, or why the file is invalid
 };
 
-// Kinds gpt2.train, llama.train and vit.train: one result per form and device.
-std::vector<GoldenResult> golden_model(const std::string & path);
+// Kinds gpt2.train, llama.train and vit.train: one result per form and device, or of one device.
+std::vector<GoldenResult> golden_model(const std::string & path, const std::string & device);
 
 // Kinds demo.run, repl.run and diloco.run.
 GoldenResult golden_optim(const std::string & path);
