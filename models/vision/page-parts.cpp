@@ -23,14 +23,14 @@ svg { max-width: 100%; height: auto }
 .wide { overflow-x: auto }
 table { border-collapse: collapse }
 td, th { padding: 3px 7px; font-weight: normal; text-align: right }
-.matrix td { border: 1px solid var(--line) }
+.matrix td { border: 1px solid var(--line); min-width: 1.6em }
 th.turned { height: 90px; vertical-align: bottom; text-align: center; padding: 0 }
 th.turned span { display: inline-block; writing-mode: vertical-rl; transform: rotate(180deg); max-height: 88px; overflow: hidden }
 @media (max-width: 600px) {
     body { margin: 12px }
     h1 { font-size: 1.4em }
     figure.chart { margin-right: 0 }
-    figure.mistake { width: 128px; margin: 6px }
+    figure.mistake { width: 112px; margin: 5px }
 }
 </style>
 )";
