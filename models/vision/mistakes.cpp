@@ -87,17 +87,7 @@ void write_mistake_page(
 ) {
     const std::string page =
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>" + html_text(title) +
-        "</title>\n<meta name=\"viewport\" content=\"width=device-width\"><style>body{font:13px "
-        "sans-serif;background:#fff;color:#222;margin:24px}"
-        "figure.mistake{display:inline-block;vertical-align:top;width:150px;margin:8px;"
-        "overflow-wrap:anywhere}figcaption b{color:#b00}small{color:#777}"
-        "figure.chart{display:inline-block;margin:0 24px 12px 0}figure.chart text{font-size:11px}"
-        "svg{max-width:100%;height:auto}"
-        "table{border-collapse:collapse}td,th{padding:3px 7px;font-weight:normal;text-align:right}"
-        ".matrix td{border:1px solid "
-        "#eee}th.turned{height:90px;vertical-align:bottom;text-align:center;padding:0}"
-        "th.turned span{display:inline-block;writing-mode:vertical-rl;transform:rotate(180deg);"
-        "max-height:88px;overflow:hidden}</style>\n<h1>" +
+        "</title>\n<meta name=\"viewport\" content=\"width=device-width\">" + kPageStyle + "<h1>" +
         html_text(title) + "</h1>\n" + top + mistakes_html(mistakes);
     AsideFile file(path);
     file.write(page.data(), page.size());

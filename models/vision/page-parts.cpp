@@ -8,6 +8,33 @@
 
 namespace gt {
 
+const char * const kPageStyle = R"(<style>
+:root { color-scheme: light dark; --back: #fff; --text: #222; --dim: #6f6f6f; --line: #ddd; --bad: #b00; --curve: #06c }
+@media (prefers-color-scheme: dark) {
+    :root { --back: #121417; --text: #e8eaed; --dim: #a9b1bb; --line: #31363d; --bad: #ff8a80; --curve: #6ea8fe }
+}
+body { font: 13px sans-serif; background: var(--back); color: var(--text); margin: 24px }
+figure.mistake { display: inline-block; vertical-align: top; width: 150px; margin: 8px; overflow-wrap: anywhere }
+figcaption b { color: var(--bad) }
+small { color: var(--dim) }
+figure.chart { display: inline-block; margin: 0 24px 12px 0; max-width: 100% }
+figure.chart text { font-size: 12px; fill: var(--text) }
+svg { max-width: 100%; height: auto }
+.wide { overflow-x: auto }
+table { border-collapse: collapse }
+td, th { padding: 3px 7px; font-weight: normal; text-align: right }
+.matrix td { border: 1px solid var(--line); min-width: 1.6em }
+th.turned { height: 90px; vertical-align: bottom; text-align: center; padding: 0 }
+th.turned span { display: inline-block; writing-mode: vertical-rl; transform: rotate(180deg); max-height: 88px; overflow: hidden }
+@media (max-width: 600px) {
+    body { margin: 12px }
+    h1 { font-size: 1.4em }
+    figure.chart { margin-right: 0 }
+    figure.mistake { width: 112px; margin: 5px }
+}
+</style>
+)";
+
 std::string html_text(const std::string & text) {
     std::string out;
     for (const char c : text) {
@@ -34,7 +61,7 @@ std::string html_text(const std::string & text) {
 namespace {
 
 constexpr size_t kMaxTable = 40;  // classes
-constexpr double kWidth = 560, kHeight = 200, kLeft = 52, kBottom = 24;
+constexpr double kWidth = 460, kHeight = 200, kLeft = 46, kBottom = 24;
 
 struct Point {
     double step = 0, value = 0;
@@ -91,7 +118,8 @@ std::string chart(const char * title, const std::vector<Line> & lines) {
     for (int i = 0; i <= 4; ++i) {
         const double value = low + range * i / 4;
         svg += format(
-            "<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/><text x=\"%g\" "
+            "<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" style=\"stroke:var(--line)\"/><text "
+            "x=\"%g\" "
             "y=\"%.1f\" text-anchor=\"end\">%.3g</text>",
             kLeft, kWidth - 8, y(value), y(value), kLeft - 5, y(value) + 4, value
         );
@@ -104,14 +132,14 @@ std::string chart(const char * title, const std::vector<Line> & lines) {
     double legend = kLeft + 60;
     for (const Line & line : lines) {
         svg += format(
-            "<polyline fill=\"none\" stroke-width=\"1.5\" stroke=\"%s\" points=\"", line.color
+            "<polyline fill=\"none\" stroke-width=\"1.5\" style=\"stroke:%s\" points=\"", line.color
         );
         for (const Point & p : thinned(line.curve, 300)) {
             svg += format("%.1f,%.1f ", x(p.step), y(p.value));
         }
         svg += format(
-            "\"/><text x=\"%g\" y=\"%g\" fill=\"%s\">%s</text>", legend, kHeight - 6, line.color,
-            line.name
+            "\"/><text x=\"%g\" y=\"%g\" style=\"fill:%s\">%s</text>", legend, kHeight - 6,
+            line.color, line.name
         );
         legend += 110;
     }
@@ -151,7 +179,7 @@ std::string confusion_html(const Confusion & matrix, const std::vector<std::stri
         return most_confused(matrix, classes);
     }
     std::string html = "<h2>Confusion</h2>\n<p>A row per class, a column per answer.</p>\n"
-                       "<table class=\"matrix\"><tr><th></th>";
+                       "<div class=\"wide\"><table class=\"matrix\"><tr><th></th>";
     for (const std::string & name : classes) {
         html += "<th class=\"turned\"><span>" + html_text(name) + "</span></th>";
     }
@@ -174,7 +202,7 @@ std::string confusion_html(const Confusion & matrix, const std::vector<std::stri
         const double right = 100.0 * double(matrix[i][i]) / double(std::max<int64_t>(1, all));
         html += format("<td>%.1f %%</td></tr>\n", right);
     }
-    return html + "</table>\n";
+    return html + "</table></div>\n";
 }
 
 std::string curves_html(const std::string & metrics) {
@@ -195,8 +223,11 @@ std::string curves_html(const std::string & metrics) {
         add("val_loss", 1.0, validation);
         add("accuracy", 100.0, accuracy);
     }
-    return chart("Loss", {{"training", "#888", loss}, {"validation", "#06c", validation}}) +
-           chart("Accuracy, %", {{"validation", "#06c", accuracy}});
+    return chart(
+               "Loss",
+               {{"training", "var(--dim)", loss}, {"validation", "var(--curve)", validation}}
+           ) +
+           chart("Accuracy, %", {{"validation", "var(--curve)", accuracy}});
 }
 
 }  // namespace gt

@@ -7,6 +7,8 @@
 
 namespace gt {
 
+extern const char * const kPageStyle;  // colors for light and dark, narrow and wide windows
+
 std::string html_text(const std::string & text);  // with <, >, & and quotes escaped
 
 using Confusion = std::vector<std::vector<int64_t>>;  // [true class][answer]

@@ -6,7 +6,7 @@ import struct
 import subprocess
 
 DATA = "/usr/share/datasets/fashion-mnist"
-SIZES = dict(layers=4, width=96, heads=4, image=28, patch=4, channels=1, classes=10, pooling="mean")
+SIZES = dict(layers=4, width=96, heads=3, image=28, patch=4, channels=1, classes=10, pooling="mean")
 
 
 def install_data():

@@ -50,6 +50,7 @@ python3 -c "import sys; sys.exit(not $accuracy > 0.7)" || fail "accuracy $accura
 
 grep -q "<svg" a/mistakes.html || fail "no curves on the page"
 grep -q "matrix" a/mistakes.html || fail "no confusion matrix on the page"
+grep -q "prefers-color-scheme: dark" a/mistakes.html || fail "the page is white on dark screens"
 ! grep -qE "https?://|<script" a/mistakes.html || fail "the page is not self-contained"
 
 # pictures that are not square
@@ -100,7 +101,7 @@ cmp a.gguf b.gguf || fail "the killed run ended with other weights"
 expect 1 "was started with --mixup" "$bin/train-vit" -m vit.gguf --data idx ${run/--mixup 0.2/--mixup 0.5} --out b
 
 # every augmentation and the average of the weights: resumed at half, the same bits
-all="--steps 20 --batch 16 --threads 1 --save-every 10 --recipe small-data --pad 1 --repeats 2 --cutout 3"
+all="--steps 20 --batch 16 --threads 1 --save-every 10 --recipe small-data --repeats 2 --cutout 3 --crop 0.7 --randaugment 1 --erase 0.1 --cutmix 1 --mixup 0.2 --stochastic-depth 0.1 --ema 0.999"
 expect 0 "trained model" "$bin/train-vit" -m vit.gguf --data idx $all --out all --export all.gguf
 cp -r all half
 rm half/checkpoint-0000000020.gguf
