@@ -5,9 +5,10 @@
 namespace gt {
 
 // Columns per chunk: as many as 64 MB of logits hold, or 128 MB on devices, where every chunk reads and
-// writes the whole gradient of the weight.
-static int64_t chunk_columns(Form form, int64_t V, int64_t N) {
-    const int64_t most   = std::max<int64_t>(1, (int64_t{form == Form::fused ? 16 : 32} << 20) / V);
+// writes the whole gradient of the weight; 16 MB if the weight is frozen.
+static int64_t chunk_columns(Form form, bool frozen, int64_t V, int64_t N) {
+    const int64_t floats = (form != Form::fused ? 32 : frozen ? 4 : 16) << 20;
+    const int64_t most   = std::max<int64_t>(1, floats / V);
     const int64_t chunks = (N + most - 1) / most;
     return (N + chunks - 1) / chunks;
 }
@@ -191,8 +192,9 @@ ggml_tensor * append_loss(
 ) {
     const bool    portable = ops.form() == Form::portable;
     const int64_t N        = head.x->ne[1];
-    const int64_t each     = chunk_columns(ops.form(), head.weight->weight->ne[1], N);
-    Chunk         chunk;
+    const int64_t each =
+        chunk_columns(ops.form(), !head.weight->grad, head.weight->weight->ne[1], N);
+    Chunk chunk;
     if (autograd) {
         chunk.dx = ggml_new_tensor_2d(ops.ctx(), GGML_TYPE_F32, head.x->ne[0], N);
     }
