@@ -5,10 +5,12 @@
 namespace gt {
 
 // Columns per chunk: as many as 64 MB of logits hold, or 128 MB on devices, where every chunk reads and
-// writes the whole gradient of the weight; there at most four chunks, if products are ours.
-static int64_t chunk_columns(const Ops & ops, int64_t V, int64_t N) {
+// writes the whole gradient of the weight; there at most four chunks, if products are ours. A frozen weight
+// has no gradient: 16 MB do.
+static int64_t chunk_columns(const Ops & ops, bool frozen, int64_t V, int64_t N) {
     const bool    fused  = ops.form() == Form::fused;
-    const int64_t most   = std::max<int64_t>(1, (int64_t{fused ? 16 : 32} << 20) / V);
+    const int64_t floats = int64_t{!fused ? 32 : frozen ? 4 : 16} << 20;
+    const int64_t most   = std::max<int64_t>(1, floats / V);
     const int64_t chunks = (N + most - 1) / most;
     const int64_t n      = ops.own_products() && !fused ? std::min<int64_t>(chunks, 4) : chunks;
     return (N + n - 1) / n;
@@ -199,8 +201,8 @@ ggml_tensor * append_loss(
 ) {
     const bool    portable = ops.form() == Form::portable;
     const int64_t N        = head.x->ne[1];
-    const int64_t each     = chunk_columns(ops, head.weight->weight->ne[1], N);
     ggml_tensor * w        = head.weight->weight;
+    const int64_t each     = chunk_columns(ops, !head.weight->grad, w->ne[1], N);
     Chunk         chunk;
     chunk.x = ops.other_factor(head.x);
     if (autograd) {

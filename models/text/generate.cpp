@@ -13,7 +13,9 @@
 
 namespace gt {
 
-Generator::Generator(const std::string & path, int threads, const std::string & adapter)
+Generator::Generator(
+    const std::string & path, int threads, const std::string & adapter, int64_t most
+)
     : model_(nullptr, llama_model_free), context_(nullptr, llama_free) {
     quiet_llama();
     const auto gguf = open_gguf(path);  // for its clearer errors
@@ -33,10 +35,11 @@ Generator::Generator(const std::string & path, int threads, const std::string & 
     const int n =
         threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     llama_context_params params = llama_context_default_params();
-    params.n_ctx     = static_cast<uint32_t>(std::min(llama_model_n_ctx_train(model_.get()), 8192));
-    params.n_batch   = params.n_ctx;
-    params.n_ubatch  = std::min(params.n_ctx, 512u);
-    params.n_threads = n;
+    params.n_ctx =
+        static_cast<uint32_t>(std::min<int64_t>(llama_model_n_ctx_train(model_.get()), most));
+    params.n_batch         = params.n_ctx;
+    params.n_ubatch        = std::min(params.n_ctx, 512u);
+    params.n_threads       = n;
     params.n_threads_batch = n;
     params.no_perf         = true;
     // F32 throughout, as in training
@@ -151,9 +154,12 @@ static SamplerPtr make_sampler(const GenerateOptions & options) {
     return chain;
 }
 
+// A text has at most as many tokens as bytes, and the special ones that its vocabulary adds.
+constexpr size_t kAdded = 16;
+
 static std::vector<int32_t>
 encode_prompt(const llama_vocab * vocab, const std::string & prompt, bool special) {
-    std::vector<int32_t> tokens(prompt.size() + 16);
+    std::vector<int32_t> tokens(prompt.size() + kAdded);
     const int32_t        n = llama_tokenize(
                vocab, prompt.data(), static_cast<int32_t>(prompt.size()), tokens.data(),
                static_cast<int32_t>(tokens.size()),
@@ -237,7 +243,12 @@ std::string generate_from(
     if (base) {
         base->release();  // libllama maps it, too
     }
-    Generator generator(base ? base->path() : file.path, threads, base ? file.path : "");
+    // room for this text alone: a training run has better use for memory
+    int64_t room = Generator::kMostContext;
+    if (options.n_tokens >= 0) {
+        room = std::min(room, static_cast<int64_t>(prompt.size() + kAdded) + options.n_tokens);
+    }
+    Generator generator(base ? base->path() : file.path, threads, base ? file.path : "", room);
     return generator.run(prompt, options);
 }
 

@@ -32,9 +32,16 @@ struct GenerateOptions {
 
 class Generator {
 public:
-    // threads: 0: all cores. adapter: a LoRA file for the model; empty: none. Throws an Error with llama.cpp's
-    // reason if it cannot load a file.
-    explicit Generator(const std::string & path, int threads = 0, const std::string & adapter = "");
+    static constexpr int64_t kMostContext = 8192;
+
+    // threads: 0: all cores. adapter: a LoRA file for the model; empty: none. most: tokens of context, at most
+    // the model's. Throws an Error with llama.cpp's reason if it cannot load a file.
+    explicit Generator(
+        const std::string & path,
+        int                 threads = 0,
+        const std::string & adapter = "",
+        int64_t             most    = kMostContext
+    );
     ~Generator();
     Generator(const Generator &)             = delete;
     Generator & operator=(const Generator &) = delete;

@@ -4,9 +4,10 @@
     tests/bench/lora-peft.py [BIN_DIR] [--steps 50] [--threads 2] [--rounds 3] [--no-speed]
 
 First a tiny llama and a tiny qwen2: the same base, initial adapter, chats, rank and optimizer in both; the losses of
-all steps must agree within 1e-3 of their value. Then a llama of 135M weights in F32: tokens per second and peak
-memory, in alternating rounds. Prints a table and one line of JSON; fails if the losses differ. PyTorch and PEFT are
-installed by bench_venv.py.
+all steps must agree within 1e-3 of their value. Then a llama of 135M weights in F32, in alternating rounds: tokens
+per second, CPU seconds a step, and peak memory. Of ours these are the CPU seconds of the whole program divided by its
+steps, and its peak from start to end; of PEFT those of the steps alone. Prints a table and one line of JSON with the
+ratios and the machine's load; fails if the losses differ. PyTorch and PEFT are installed by bench_venv.py.
 """
 
 import argparse
@@ -35,17 +36,20 @@ def run(command, **more):
     return done.stdout
 
 
+def environment(threads):
+    return dict(os.environ, OMP_NUM_THREADS=str(threads))
+
+
 def peak_run(command, threads):
-    """Runs a command; its output and peak memory in MB."""
-    env = dict(os.environ, OMP_NUM_THREADS=str(threads))
+    """Runs a command; its CPU seconds and peak memory in MB."""
     with tempfile.TemporaryFile("w+") as out:
-        child = subprocess.Popen([str(c) for c in command], stdout=out, stderr=subprocess.STDOUT, env=env)
+        child = subprocess.Popen([str(c) for c in command], stdout=out, stderr=subprocess.STDOUT, env=environment(threads))
         _, status, usage = os.wait4(child.pid, 0)
         out.seek(0)
         text = out.read()
     if status:
         sys.exit(f"{command}\n{text[-2000:]}")
-    return text, usage.ru_maxrss / 1024
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6
 
 
 def chats():
@@ -92,26 +96,51 @@ def compare_losses(arch, bin_dir, python, args, work):
     return {"arch": arch, "steps": args.steps, "first": [a[0], b[0]], "last": [a[-1], b[-1]], "worst": worst, "ok": worst < 1e-3}
 
 
+# Samples per step and how, of the runs that take turns; and which of ours and PEFT's make a row of the table.
+OURS = [(4, "default"), (1, "default"), (1, "--recompute")]
+PEFT = [(4, "plain"), (1, "plain"), (1, "checkpointing")]
+PAIRS = [(0, 0), (1, 1), (2, 1), (2, 2)]
+
+
 def compare_speed(bin_dir, python, args, work):
-    B, T, n = 4, 256, args.timed + 1
+    T, n = 256, args.timed + 1
     base, text = work / "large.gguf", work / "text.txt"
     run([bin_dir / "new-model", *LARGE.split(), "-o", base])
     text.write_text("".join(f"{i} plus {i + 1} is {2 * i + 1}, said the clerk.\n" for i in range(4000)))
-    ours = [bin_dir / "train-gpt", "-m", base, text, "--lora", RANK, "--lora-alpha", ALPHA, "--batch", B, "--context", T, "--steps", n, "--threads", args.threads,
+    ours = [bin_dir / "train-gpt", "-m", base, text, "--lora", RANK, "--lora-alpha", ALPHA, "--context", T, "--steps", n, "--threads", args.threads,
             "--val-fraction", 0, "--sample-tokens", 1, "--out", work / "large-run", "--export", work / "large-lora.gguf", "--fresh"]
-    peer = [python, HERE / "lora_peft_peer.py", "speed", base, B, T, n, RANK, ALPHA, args.threads]
-    speeds, peaks = {"ours": [], "peft": []}, {"ours": 0.0, "peft": 0.0}
-    for _ in range(args.rounds):
-        _, peak = peak_run(ours, args.threads)
-        peaks["ours"] = max(peaks["ours"], peak)
+
+    def run_ours(B, how):
+        cpu, peak = peak_run([*ours, "--batch", B, *([] if how == "default" else [how])], args.threads)
         rows = [json.loads(line) for line in open(work / "large-run" / "metrics.jsonl")]
-        speeds["ours"] += [B * T / row["step_seconds"] for row in rows if "loss" in row][1:]
-        out, peak = peak_run(peer, args.threads)
-        peaks["peft"] = max(peaks["peft"], peak)
-        speeds["peft"] += [B * T / s for s in json.loads(out.splitlines()[-1])["seconds"][1:]]
-    median = {who: statistics.median(all) for who, all in speeds.items()}
-    return {"B": B, "T": T, "ours_per_s": median["ours"], "peft_per_s": median["peft"], "ratio": median["ours"] / median["peft"],
-            "ours_mb": peaks["ours"], "peft_mb": peaks["peft"], "memory_ratio": peaks["ours"] / peaks["peft"]}
+        return {"seconds": [row["step_seconds"] for row in rows if "loss" in row], "cpu": [cpu / n] * n, "peak_mb": peak}
+
+    def run_peer(B, how):
+        out = run([python, HERE / "lora_peft_peer.py", "speed", base, B, T, n, RANK, ALPHA, how, args.threads], env=environment(args.threads))
+        return json.loads(out.splitlines()[-1])
+
+    runs = [(run_ours(*a), run_peer(*b)) for _ in range(args.rounds) for a, b in zip(OURS, PEFT)]
+
+    def middle(side, i):
+        mine = [pair[side] for pair in runs[i :: len(OURS)]]
+        of = {what: statistics.median([x for one in mine for x in one[what][1:]]) for what in ("seconds", "cpu")}  # the first step warms up
+        return {"per_s": OURS[i][0] * T / of["seconds"], "cpu_s": of["cpu"], "mb": max(one["peak_mb"] for one in mine)}
+
+    rows = []
+    for i, j in PAIRS:
+        a, b = middle(0, i), middle(1, j)
+        rows.append({
+            "B": OURS[i][0], "T": T, "ours": a | {"how": OURS[i][1]}, "peft": b | {"how": PEFT[j][1]},
+            "ratio": a["per_s"] / b["per_s"], "cpu_ratio": b["cpu_s"] / a["cpu_s"], "memory_ratio": a["mb"] / b["mb"]})
+    return rows
+
+
+def print_speed(rows):
+    print("\n135M, F32, T256, ours / PEFT      tokens per second      CPU seconds a step      peak MB")
+    for r in rows:
+        a, b = r["ours"], r["peft"]
+        print(f"B{r['B']} {a['how']:11} / {b['how']:13}  {a['per_s']:5.0f} / {b['per_s']:4.0f} = {r['ratio']:.2f}x"
+              f"   {a['cpu_s']:5.2f} / {b['cpu_s']:5.2f} = {r['cpu_ratio']:.2f}x   {a['mb']:4.0f} / {b['mb']:4.0f} = {r['memory_ratio']:.2f}")
 
 
 def main():
@@ -128,14 +157,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         rows = [compare_losses(arch, args.bin_dir, python, args, work) for arch in ("llama", "qwen2")]
-        speed = None if args.no_speed else compare_speed(args.bin_dir, python, args, work)
+        speed = [] if args.no_speed else compare_speed(args.bin_dir, python, args, work)
     print("model    loss at step 1, ours / PEFT    at the last step          largest relative difference")
     for row in rows:
         print(f"{row['arch']:8} {row['first'][0]:.6f} / {row['first'][1]:.6f}          {row['last'][0]:.6f} / {row['last'][1]:.6f}      {row['worst']:.1e}")
     if speed:
-        print("\n135M, F32, B4 T256: tokens per second, ours / PEFT      peak MB")
-        print(f"{speed['ours_per_s']:.0f} / {speed['peft_per_s']:.0f} = {speed['ratio']:.2f}x      {speed['ours_mb']:.0f} / {speed['peft_mb']:.0f} = {speed['memory_ratio']:.2f}")
-    print(json.dumps({"bench": "lora-peft", "threads": args.threads, "losses": rows, "speed": speed}))
+        print_speed(speed)
+    print(json.dumps({"bench": "lora-peft", "threads": args.threads, "load": os.getloadavg(), "losses": rows, "speed": speed}))
     sys.exit(0 if all(row["ok"] for row in rows) else 1)
 
 

@@ -1,12 +1,13 @@
 """PEFT's side of lora-peft: a GGUF as a model of transformers with PEFT's adapters; prints one line of JSON.
 
     lora_peft_peer.py losses BASE INITIAL_ADAPTER SAMPLES STEPS LR ALPHA THREADS
-    lora_peft_peer.py speed BASE B T STEPS RANK ALPHA THREADS
+    lora_peft_peer.py speed BASE B T STEPS RANK ALPHA plain|checkpointing THREADS
 """
 
 import json
 import sys
 import time
+from pathlib import Path
 
 import torch
 from gguf import GGUFReader
@@ -103,16 +104,27 @@ def losses(base, first, samples, steps, lr, alpha):
     return {"losses": [step(model, optimizer, trained, input_ids=ids, labels=labels) for _ in range(int(steps))]}
 
 
-def speed(base, B, T, steps, rank, alpha):
+def peak_mb():
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def speed(base, B, T, steps, rank, alpha, how):
     model = with_adapter(base_model(base), int(rank), float(alpha))
+    if how == "checkpointing":
+        model.enable_input_require_grads()
+        model.gradient_checkpointing_enable()
+        model.train()
     ids = torch.randint(model.config.vocab_size, (int(B), int(T)))
     optimizer, trained = optimizer_of(model, 2e-4)
-    seconds = []
+    Path("/proc/self/clear_refs").write_text("5")  # a new peak: reading the model took more than a step
+    seconds, cpu = [], []
     for _ in range(int(steps)):
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.process_time()
         step(model, optimizer, trained, input_ids=ids, labels=ids)
         seconds.append(time.perf_counter() - begin)
-    return {"seconds": seconds}
+        cpu.append(time.process_time() - cpu_begin)
+    return {"seconds": seconds, "cpu": cpu, "peak_mb": peak_mb()}
 
 
 torch.manual_seed(1)

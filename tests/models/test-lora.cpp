@@ -192,6 +192,31 @@ TEST_CASE("gradients_of_an_adapter_are_central_differences_of_the_loss") {
     CHECK(worst < 1e-2 * largest);
 }
 
+TEST_CASE("logits_of_a_frozen_head_take_little_memory") {
+    const Scratch    dir;
+    constexpr size_t B = 1024, kAll = B * kT * 257 * sizeof(float);
+    const ModelSizes sizes{
+        .layers = 1, .width = 16, .heads = 2, .kv_heads = 1, .mlp = 32, .context = kT};
+    save_model(dir / "m.gguf", stirred_model("llama", sizes));
+    const ModelFile file = stirred_adapter(dir / "m.gguf", kLora);
+    const Backend   backend("cpu", 1);
+    const auto      model = make_model(backend, file.config, true);
+    for (const ModelTensor & tensor : file.tensors) {
+        model->weights().set(model->weights().at(tensor.spec.name), tensor.data);
+    }
+    const auto graph = [&](int64_t n) {
+        return StepGraph(backend, *model, {.B = n, .T = kT, .goal = GraphOptions::Goal::loss});
+    };
+    StepGraph all = graph(B), part = graph(B / 8);
+    CHECK(all.activation_bytes() < kAll * 3 / 4);
+    const Batch batch = some_samples(B);
+    double      loss  = 0.0;
+    for (int64_t i = 0; i < 8; ++i) {
+        loss += part.run(batch.part(i * part.options().B, (i + 1) * part.options().B));
+    }
+    CHECK(all.run(batch) == Approx(loss).epsilon(1e-6));
+}
+
 // What is dropped depends on the sample, so that threads, ranks and micro-batches change rounding only.
 TEST_CASE("dropout_of_an_adapter_depends_on_the_sample_alone") {
     const Scratch dir;

@@ -239,6 +239,7 @@ void TrainRank::swap_average() {
 }
 
 Score TrainRank::validate(Data & data, bool last) {
+    graph_->release();  // the activations of a step
     swap_average();
     const Score score = Evaluator(ranks_, *eval_).validate(data, last);
     swap_average();
@@ -246,10 +247,11 @@ Score TrainRank::validate(Data & data, bool last) {
 }
 
 RankMemory TrainRank::memory() const {
-    RankMemory memory{
-        .weights        = shards_->bytes(),
-        .activations    = graph_->activation_bytes() + eval_->activation_bytes(),
-        .momentum_graph = momentum_ != nullptr};
+    const size_t step = graph_->activation_bytes(), eval = eval_->activation_bytes();
+    RankMemory   memory{
+          .weights        = shards_->bytes(),
+          .activations    = backend_.is_host() ? std::max(step, eval) : step + eval,
+          .momentum_graph = momentum_ != nullptr};
     for (const StateTensor & tensor : optimizer_->state().tensors) {
         memory.state += tensor.values.size_bytes();
     }
