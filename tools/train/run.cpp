@@ -5,6 +5,7 @@
 #include "ggml-train/run/checkpoint.h"
 #include "ggml-train/run/run-status.h"
 #include "ggml-train/run/step-log.h"
+#include "models/base-weights.h"
 #include "tools/cli/interrupt.h"
 #include "tools/train/measure.h"
 #include "tools/train/pause.h"
@@ -288,7 +289,12 @@ private:
              )) {
             log_->note(note);
         }
-        log_->note("trained model: " + plan_.export_to);
+        const BaseWeights * base = model_.file.config.lora.base.get();
+        log_->note(
+            base ? "trained adapter: " + plan_.export_to + ", for " + base->path() +
+                       " (--lora; export --merge makes one model of them)"
+                 : "trained model: " + plan_.export_to
+        );
         session_.finish();
         return 0;
     }
