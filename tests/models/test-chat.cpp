@@ -49,7 +49,8 @@ struct Speaker {
         }
         for (size_t i = 0; i < names.size(); ++i) {
             tokens[tokens.size() - 1 - i] = names[i];
-            types[types.size() - 1 - i]   = 3;  // control
+            types[types.size() - 1 - i]   = 3;                                        // control
+            gguf_set_val_bool(keys.get(), "tokenizer.ggml.add_space_prefix", false);  // as Gemma's
         }
         std::vector<const char *> pointers;
         for (const std::string & token : tokens) {
@@ -161,10 +162,9 @@ TEST_CASE("the_assistants_tokens_count_with_the_end_of_the_turn_in_every_templat
         "Hello/ there/!/<end_of_turn>",
         "Hello/ there/!/<end_of_turn>/See/\n/you/./<end_of_turn>",
         "Hello/ there/!/<end_of_turn>",
-        // the vocabulary puts a space of its own after special tokens
-        "<s><start_of_turn> user\nHi<end_of_turn> \n<start_of_turn> model\n"
-        "[[Hello there!<end_of_turn>]] \n<start_of_turn> user\nBye<end_of_turn> \n"
-        "<start_of_turn> model\n[[See\nyou.<end_of_turn>]]",
+        "<s><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n"
+        "[[Hello there!<end_of_turn>]]\n<start_of_turn>user\nBye<end_of_turn>\n"
+        "<start_of_turn>model\n[[See\nyou.<end_of_turn>]]",
     });
     for (const Row & row : rows) {
         INFO(row.name);

@@ -213,7 +213,8 @@ TEST_CASE("adapters_have_the_same_gradients_on_devices_and_in_ggmls_ops", "[devi
         const Scratch dir;
         ModelSizes    sizes = kSizes;
         sizes.kv_heads      = std::string(c.arch) == "gpt2" ? sizes.heads : sizes.kv_heads;
-        save_as(dir / "base.gguf", stirred_model(c.arch, sizes), c.type);
+        const auto change = [](ModelConfig & config) { config.fused_qkv = config.arch == "qwen3"; };
+        save_as(dir / "base.gguf", stirred_model(c.arch, sizes, change), c.type);
         const ModelFile file  = stirred_adapter(dir / "base.gguf", kLora);
         const auto      want  = gradients(file, 2);
         const auto      there = [&](const char * device, Form form) {
