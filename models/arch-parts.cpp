@@ -153,6 +153,7 @@ void KeyWriter::set_strings(const char * name, const std::vector<std::string> & 
     remove(name);
     if (!values.empty()) {
         std::vector<const char *> pointers;
+        pointers.reserve(values.size());
         for (const std::string & value : values) {
             pointers.push_back(value.c_str());
         }
