@@ -41,6 +41,16 @@ for lora in "" "--lora 2"; do
     refused experts "experts.gguf: this llama model has experts, which we do not train"
     refused split "split.gguf: is one file of a split model; join them with llama-gguf-split --merge"
 done
+# a run describes its model to other hosts without the tensors
+tiny qwen2 runs/qwen2.gguf
+for model in biases fused qwen2; do
+    "$bin/hub" --new --nodes "$model.txt" --name anna --store "file://$work/$model-store" >/dev/null
+    train -m runs/$model.gguf text.txt --nodes $model.txt --name anna --steps 2 --out host --export host.gguf --fresh >out.txt 2>&1 ||
+        { cat out.txt; fail "$model.gguf: no run with other hosts"; }
+    expect 0 "" "$bin/export" --nodes $model.txt -o fetched.gguf --force
+    cmp fetched.gguf host.gguf || fail "$model.gguf: another model was fetched from the run"
+    rm host.gguf
+done
 # norms in F16: llama.cpp cannot run the file; a whole model is trained from it, an adapter after a conversion
 [ "$(first_loss half-norms)" = "$want" ] || fail "half-norms.gguf: loss $(first_loss half-norms), of the plain model $want"
 reason="half-norms.gguf: tensor blk.0.attn_norm.weight is f16, and llama.cpp runs norms and biases in F32 only; convert the file with export half-norms.gguf"

@@ -291,9 +291,10 @@ private:
         }
         const BaseWeights * base = model_.file.config.lora.base.get();
         log_->note(
-            base ? "trained adapter: " + plan_.export_to + ", for " + base->path() +
-                       " (--lora; export --merge makes one model of them)"
-                 : "trained model: " + plan_.export_to
+            "trained model: " + plan_.export_to +
+            (base ? ", an adapter for " + base->path() +
+                        " (--lora; export --merge makes one of both)"
+                  : "")
         );
         session_.finish();
         return 0;

@@ -92,12 +92,13 @@ public:
         : tokenizer_(tokenizer), template_(keys, tokenizer, name),
           chats_(read_chat_set(files, template_, tokenizer, val)) {
         if (!chats_.train[0].stops) {
+            const int32_t eos = tokenizer.eos();
             std::fprintf(
                 stderr,
                 "WARNING: the chat template of %s ends what the assistant says with no token at "
                 "which llama.cpp stops: the model will not learn to stop. Use a template that ends "
                 "turns with %s\n",
-                name.c_str(), tokenizer.name(tokenizer.eos()).c_str()
+                name.c_str(), eos < 0 ? "such a token" : tokenizer.name(eos).c_str()
             );
         }
     }
