@@ -61,6 +61,13 @@ int64_t sample_every(const RunPlan & plan, const Samples & samples) {
     return samples.every ? samples.every : usual;
 }
 
+// Of an adapter.
+std::string use_of(const ModelConfig & config) {
+    const BaseWeights * base = config.lora.base.get();
+    return base ? ", an adapter for " + base->path() + " (--lora; export --merge makes one of both)"
+                : "";
+}
+
 // The run on one rank of this host. All ranks run the same lines; only rank 0 writes files, prints, and
 // talks to other hosts.
 class Run {
@@ -289,13 +296,7 @@ private:
              )) {
             log_->note(note);
         }
-        const BaseWeights * base = model_.file.config.lora.base.get();
-        log_->note(
-            "trained model: " + plan_.export_to +
-            (base ? ", an adapter for " + base->path() +
-                        " (--lora; export --merge makes one of both)"
-                  : "")
-        );
+        log_->note("trained model: " + plan_.export_to + use_of(model_.file.config));
         session_.finish();
         return 0;
     }
