@@ -3,7 +3,8 @@
 // An interpreter for the instructions our kernels compile to; it throws on any other. Unlike the emulator
 // it sees the compiled code: contraction, approximate arithmetic, code behind __CUDA_ARCH__, alignment.
 // It checks bounds and alignment of every access, races within and between blocks, barriers and warp
-// operations. It does not see what ptxas does, and computes approximate instructions exactly.
+// operations, and that no thread of a launch reads more than kMostRead bytes of device memory: a thread waits
+// for each line that it reads, so long chains leave a GPU idle. It does not see what ptxas does, and computes approximate instructions exactly.
 // Read next: ptx-ops.cpp (one instruction), ptx-run.cpp (modules and launches).
 #pragma once
 
@@ -24,6 +25,8 @@ public:
 
 class Module;
 
+constexpr uint64_t kMostRead = 64 * 1024;
+
 // While it exists, every launch runs in the interpreter, with the kernels of these PTX files;
 // cuda_emu::config sets the order of threads. REQUIRES: the program exports its symbols (-rdynamic),
 // because a kernel is found by its mangled name.
@@ -35,8 +38,10 @@ public:
     Scope & operator=(const Scope &) = delete;
 
     uint64_t n_instructions() const;  // run so far
-    uint64_t most_read() const;       // bytes of device memory that one thread read in one launch
     int      n_launches() const;
+
+    // Kernels of the files that were not launched.
+    std::vector<std::string> unused() const;
 
 private:
     std::unique_ptr<Module> module_;
