@@ -135,7 +135,7 @@ void selftest_cuda_optim(SelftestTable & table) {
     const Case small  = {"loco", {.replicator = "loco", .fragments = 2}};
     const Case full[] = {
         {"loco, overlap, q4",
-         {.replicator = "loco", .wire = "q4", .fragments = 1, .overlap = true}},
+         {.replicator = "loco", .wire = "q4", .fragments = 2, .overlap = true}},
         {"diloco", {.replicator = "diloco", .every = 1}},
         {"sparseloco", {.replicator = "sparseloco", .chunk = "32x32", .every = 1}},
         {"random, q2", {.replicator = "random", .wire = "q2", .rate = 0.4f}},
