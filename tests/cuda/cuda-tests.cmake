@@ -96,6 +96,10 @@ endif()
 add_test(NAME selftest COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/selftest.sh ${CMAKE_BINARY_DIR}/bin/selftest)
 set_tests_properties(selftest PROPERTIES LABELS unit TIMEOUT 300)
 
+# other toolkits than this machine's
+add_test(NAME nvcc-versions COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/nvcc-versions.sh ${CMAKE_BINARY_DIR}/e2e/nvcc-versions)
+set_tests_properties(nvcc-versions PROPERTIES LABELS unit TIMEOUT 120 SKIP_RETURN_CODE 77)
+
 if(GT_HAS_CUDA_KERNELS)
     list(JOIN GT_PTX_FILES ":" ptx_files)
     target_compile_definitions(cuda-tests PRIVATE GT_PTX_FILES="${ptx_files}")

@@ -25,6 +25,10 @@ expect 0 "--device vulkan: no driver found" "${without[@]}" "$bin/train-gpt" --l
 [ "$(grep -c vulkan out.txt)" = 1 ] || { cat out.txt; fail "no driver: more than one line"; }
 expect 1 "a process trains on one vulkan device" train $run --device vulkan:0 --ranks 2 --out no
 
+# a training step, timed
+expect 0 "tokens/s): all right" "$bin/selftest" --device vulkan:0
+grep -q "^vulkan:0: .*: a training step: loss .*; .* s, then .* s (" out.txt || { cat out.txt; fail "selftest: no times"; }
+
 # the losses of the CPU
 train $smooth --device cpu --portable --out cpu --export x.gguf >/dev/null
 train $smooth --device vulkan:0 --out f32 --export whole.gguf >out.txt 2>&1 || { cat out.txt; fail "training failed"; }
