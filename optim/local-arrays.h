@@ -28,7 +28,7 @@ public:
     virtual void add_state(OptimizerState & state) = 0;
 };
 
-// parts: must outlive the result. Without a layout only step works.
+// parts: must outlive the result. Without a layout only step works, and only on the host.
 std::unique_ptr<LocalArrays>
 make_local_on_host(const OptimizerParts & parts, const LocalStepsOptions & options);
 std::unique_ptr<LocalArrays> make_local_on_device(

@@ -18,9 +18,6 @@ public:
         Device &                          device
     )
         : parts_(parts), options_(options), device_(device), replicator_(std::move(replicator)) {
-        if (!parts_.layout) {
-            return;
-        }
         std::vector<size_t> sizes;
         for (const ParamView & param : parts_.units->params()) {
             sizes.push_back(param.weight.size());

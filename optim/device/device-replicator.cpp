@@ -2,6 +2,8 @@
 
 #include "optim/device/dct-program.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 
 namespace gt {
@@ -123,33 +125,15 @@ protected:
         firsts_.assign(units_.all().size(), 0);
         n_groups_.assign(units_.all().size(), 0);
         for (size_t t = 0; t < tensors_.size(); ++t) {
-            const TensorShape & shape = units_.shapes()[t];
-            cuda::Rows &        rows  = rows_[t];
-            rows.n_units              = static_cast<int32_t>(tensors_[t].units.size());
+            rows_[t].n_units = static_cast<int32_t>(tensors_[t].units.size());
             for (const int i : tensors_[t].units) {
-                const Unit & unit = units_.all()[i];
-                const auto   begin =
-                    std::lower_bound(plan.rows[t].begin(), plan.rows[t].end(), unit.begin);
-                const auto end    = std::lower_bound(begin, plan.rows[t].end(), unit.end);
-                const auto n_rows = static_cast<int64_t>(end - begin);
-                const bool all    = n_rows == unit.end - unit.begin;
+                const std::vector<int32_t> rows = rows_of(units_.all()[i], plan);
+                const Unit &               unit = units_.all()[i];
+                const auto                 n    = static_cast<int64_t>(rows.size());
+                const bool                 all  = n == unit.end - unit.begin;
                 at.push_back(all ? -1 : static_cast<int64_t>(places.size()));
-                for (auto row = begin; row != end && !all; ++row) {
-                    places.push_back(static_cast<int32_t>(*row - unit.begin));
-                }
-                const int64_t n = n_rows * shape.cols, row = shape.is_vector ? n : shape.cols;
-                firsts_[i]   = rows.n_groups;
-                n_groups_[i] = n / row * ((row + dense_group(wire) - 1) / dense_group(wire));
-                table.push_back(
-                    {.offset = units_.offset(unit),
-                     .n      = n,
-                     .row    = row,
-                     .run    = shape.cols,
-                     .bytes  = at_[i] - tensors_[t].at,
-                     .first  = rows.n_groups}
-                );
-                rows.n_groups += n_groups_[i];
-                n_sent_[t] += n;
+                places.insert(places.end(), rows.begin(), all ? rows.begin() : rows.end());
+                table.push_back(add_unit(i, n, dense_group(wire)));
             }
         }
         const int32_t * on_device = places.empty() ? nullptr : places_.put(places);
@@ -164,6 +148,37 @@ protected:
     }
 
 private:
+    // The unit's rows that travel, counted from its first.
+    static std::vector<int32_t> rows_of(const Unit & unit, const Plan & plan) {
+        const std::vector<int64_t> & rows  = plan.rows[unit.tensor];
+        const auto                   begin = std::lower_bound(rows.begin(), rows.end(), unit.begin);
+        const auto                   end   = std::lower_bound(begin, rows.end(), unit.end);
+        std::vector<int32_t>         result;
+        std::transform(begin, end, std::back_inserter(result), [&](int64_t row) {
+            return static_cast<int32_t>(row - unit.begin);
+        });
+        return result;
+    }
+
+    // Appends n_rows of a unit to those of its tensor.
+    cuda::RowUnit add_unit(int i, int64_t n_rows, int64_t group) {
+        const Unit &        unit  = units_.all()[i];
+        const TensorShape & shape = units_.shapes()[unit.tensor];
+        cuda::Rows &        rows  = rows_[unit.tensor];
+        const int64_t       n = n_rows * shape.cols, row = shape.is_vector ? n : shape.cols;
+        firsts_[i]   = rows.n_groups;
+        n_groups_[i] = n / row * ((row + group - 1) / group);
+        rows.n_groups += n_groups_[i];
+        n_sent_[unit.tensor] += n;
+        return {
+            .offset = units_.offset(unit),
+            .n      = n,
+            .row    = row,
+            .run    = shape.cols,
+            .bytes  = at_[i] - tensors_[unit.tensor].at,
+            .first  = firsts_[i]};
+    }
+
     Room                    table_{device_, "a round's rows"}, places_{device_, "a round's rows"};
     std::vector<cuda::Rows> rows_;               // by tensor
     std::vector<int64_t>    n_sent_;             // by tensor: elements
