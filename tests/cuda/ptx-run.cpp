@@ -313,7 +313,7 @@ void Module::run(const cuda_emu::Launch & l) {
         Area & area = m.global[reinterpret_cast<uint64_t>(r.begin) + r.bytes];
         area.begin  = reinterpret_cast<unsigned char *>(r.begin);
         area.bytes  = r.bytes;
-        area.shadow.resize(r.bytes);
+        area.shadow = make_shadows(r.bytes);
     }
     const uint32_t n_block[] = {l.block.x, l.block.y, l.block.z},
                    n_grid[]  = {l.grid.x, l.grid.y, l.grid.z};
@@ -331,8 +331,7 @@ void Module::run(const cuda_emu::Launch & l) {
         m.block[2]      = static_cast<uint32_t>(at / l.grid.x / l.grid.y);
         m.shared_bytes.assign(k.shared_bytes + l.dynamic_bytes, 0xff);
         m.shared = {
-            m.shared_bytes.data(), m.shared_bytes.size(),
-            std::vector<Shadow>(m.shared_bytes.size())};
+            m.shared_bytes.data(), m.shared_bytes.size(), make_shadows(m.shared_bytes.size())};
         m.threads.assign(n, Thread());
         for (uint32_t i = 0; i < n; ++i) {
             Thread & t = m.threads[i];

@@ -11,7 +11,10 @@
 #include "cuda-emu.h"
 #include "ggml-train/base/base.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -70,10 +73,10 @@ struct Thread {
     std::vector<int> to_matrix;        // registers
 };
 
-// The last access to a byte: thread, block, epochs.
+// The last access to a byte: thread, block, epochs. All zero: none.
 struct Touch {
-    int64_t  block     = -1;
-    int      thread    = -1;
+    int64_t  block     = 0;
+    uint32_t thread    = 0;  // its number plus one
     uint32_t n_barrier = 0, n_warp = 0;
     bool     atomic = false;
 };
@@ -81,10 +84,19 @@ struct Shadow {
     Touch write, read;
 };
 
+// For n bytes. Pages that nobody touches cost nothing.
+struct Free {
+    void operator()(void * p) const { std::free(p); }
+};
+using Shadows = std::unique_ptr<Shadow[], Free>;
+inline Shadows make_shadows(size_t n) {
+    return Shadows(static_cast<Shadow *>(std::calloc(std::max<size_t>(n, 1), sizeof(Shadow))));
+}
+
 struct Area {  // of memory
-    unsigned char *     begin = nullptr;
-    size_t              bytes = 0;
-    std::vector<Shadow> shadow;
+    unsigned char * begin = nullptr;
+    size_t          bytes = 0;
+    Shadows         shadow;
 };
 
 struct Machine;
