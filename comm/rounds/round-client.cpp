@@ -74,8 +74,8 @@ uint64_t RoundClient::n_behind(Time now) {
     while (look_ahead({})) {
     }
     const Commit * newest = chain_.newest_commit();
-    if (chain_.ahead().size() <= kNearRounds && !presence_.is_announced()) {
-        presence_.announce(newest);
+    if (chain_.ahead().size() <= kNearRounds) {
+        announce(newest, now);
     }
     if (!settled_.empty() || fault_ != Fault::none) {
         return 1;
@@ -91,6 +91,17 @@ uint64_t RoundClient::n_behind(Time now) {
         cope(fetcher_.while_waiting(chain_, now));
     }
     return is_member ? 0 : 1;
+}
+
+void RoundClient::announce(const Commit * newest, Time now) {
+    if (presence_.is_announced()) {
+        return;
+    }
+    const bool was_held = presence_.is_held();
+    presence_.announce(newest, newest && has_stopped(*newest, now));
+    if (presence_.is_held() && !was_held && options_.log) {
+        options_.log("another process had our name; waiting whether it is still heard");
+    }
 }
 
 void RoundClient::cope(Fetcher::Trouble trouble) {
@@ -195,9 +206,7 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
     }
     // read the next commit
     if (chain_.ahead().empty() && !look_ahead(wait) && fault_ == Fault::none) {
-        if (!presence_.is_announced()) {
-            presence_.announce(chain_.newest_commit());
-        }
+        announce(chain_.newest_commit(), now);
         cope(fetcher_.while_waiting(chain_, now));
     }
     if (fault_ != Fault::none) {
@@ -213,6 +222,7 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
         return std::nullopt;
     }
     const Commit & commit = chain_.ahead().front().commit;
+    presence_.require_our_name(commit);  // before our messages are settled: the mark is good
     if (commit.n_undone > 0) {
         settled_ = outbox_.take_back(0, commit.index - 1);
         if (!settled_.empty()) {
@@ -251,9 +261,7 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
         return std::nullopt;
     }
     if (chain.empty()) {  // the run waits for hosts: be one of them
-        if (!presence_.is_announced()) {
-            presence_.announce(nullptr);
-        }
+        announce(nullptr, now);
         return std::nullopt;
     }
     const bool has_own = !mark.empty() && own_commit_;
@@ -264,8 +272,8 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
     const Commit &             newest = chain.back().commit;
     const std::optional<Key32> head   = find_start(chain, !mark.empty(), fresh, start);
     if (!head || (start.checkpoint && needs_newer(chain, *start.checkpoint, now))) {
-        if (!head && !presence_.is_announced() && newest.index == 0) {
-            presence_.announce(&newest);
+        if (!head && newest.index == 0) {
+            announce(&newest, now);
         }
         if (has_own && has_stopped(newest, now)) {
             presence_.stuck(newest.index, own_commit_->commit.index, own_commit_->digest);
@@ -292,8 +300,8 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
         settled_.push_back(std::move(round));
     }
     chain_.start(start.index, *head, std::move(chain));
-    if (chain_.ahead().size() <= kNearRounds && !presence_.is_announced()) {
-        presence_.announce(chain_.newest_commit());
+    if (chain_.ahead().size() <= kNearRounds) {
+        announce(chain_.newest_commit(), now);
     }
     return start;
 }
@@ -316,9 +324,7 @@ bool RoundClient::restore_own(const std::deque<ChainEntry> & chain, Time now) {
         presence_.restored(own_commit_->commit.index);
         offered_ = now;
     }
-    if (!presence_.is_announced()) {
-        presence_.announce(&own_commit_->commit);
-    }
+    announce(&own_commit_->commit, now);
     return true;
 }
 

@@ -27,6 +27,7 @@ struct RoundClientOptions {
     bool        observe = false;      // follows the rounds, takes no part
 
     std::function<void()> restore;  // the store is lost: puts back what is not ours to know
+    std::function<void(const std::string & line)> log;
 };
 
 class RoundClient {
@@ -92,6 +93,7 @@ private:
         const std::deque<ChainEntry> & chain, bool has_mark, bool fresh, Start & start
     ) const;
     bool needs_newer(const std::deque<ChainEntry> & chain, const CheckpointList & list, Time now);
+    void announce(const Commit * newest, Time now);
     bool look_ahead(Millis wait);
     void cope(Fetcher::Trouble trouble);
     void restore();

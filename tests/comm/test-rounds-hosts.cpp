@@ -33,14 +33,16 @@ TEST_CASE("two_processes_of_one_name_never_share_an_incarnation", "[rounds]") {
         Store & inner_;
     };
     const RunKeys keys  = keys_from_secret(Key32{1});
-    const auto    store = make_memory_store();
-    Stale         stale(*store);
-    Presence      one(stale, keys, "ben", false), other(stale, keys, "ben", false);
-    one.announce(nullptr);
-    other.announce(nullptr);
+    RunKeys       clone = keys;
+    clone.process       = Key32{2};
+    const auto store    = make_memory_store();
+    Stale      stale(*store);
+    Presence   one(stale, keys, "ben", false), other(stale, clone, "ben", false);
+    one.announce(nullptr, false);
+    other.announce(nullptr, false);
     CHECK(one.is_announced());
     CHECK_FALSE(other.is_announced());
-    one.announce(nullptr);  // an answer was lost: the same bytes win again
+    one.announce(nullptr, false);  // an answer was lost: the same bytes win again
     CHECK(one.is_announced());
 }
 

@@ -114,6 +114,23 @@ public:
         if (trainer().step() == 0 && session_.is_first() && !at_end() && !is_interrupted()) {
             validate(0);
         }
+        try {
+            train();
+        } catch (const Displaced &) {
+            log_->note("saved as " + save());
+            throw;
+        }
+        return from_first(ranks_, [&] { return finish(); });
+    }
+
+    ~Run() {
+        if (ranks_.rank() == 0) {
+            session_.log().to(nullptr);
+        }
+    }
+
+private:
+    void train() {
         while (!at_end() && !is_interrupted()) {
             if (const std::string why = pause_reason(); !why.empty()) {
                 pause(why);
@@ -131,16 +148,7 @@ public:
             }
             after_step(result.step + 1, result.validate);
         }
-        return from_first(ranks_, [&] { return finish(); });
     }
-
-    ~Run() {
-        if (ranks_.rank() == 0) {
-            session_.log().to(nullptr);
-        }
-    }
-
-private:
     static bool due(int64_t every, uint64_t step) {
         return every > 0 && step % static_cast<uint64_t>(every) == 0;
     }

@@ -370,7 +370,7 @@ public:
 
 private:
     Store &         memory_;
-    const RunKeys & keys_;
+    RunKeys         keys_;
     const Options & options_;
     std::string     name_;
     Ledger &        ledger_;
