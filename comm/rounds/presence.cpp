@@ -68,7 +68,7 @@ bool Presence::is_held(const Commit * newest, bool has_stopped) const {
         me->last_listed > holder_->since + kMostInFlight) {
         throw Displaced(
             format(
-                "another process takes part as '%s', last heard in round %llu", host_.c_str(),
+                "another process takes part as '%s', last listed in round %llu", host_.c_str(),
                 static_cast<unsigned long long>(me->last_listed)
             ) +
             remedy

@@ -15,7 +15,7 @@ public:
     // Writes a hello record with a new incarnation number, higher than all before: it is part of
     // every key that we write. Not while another process that may be alive has our name; throws
     // Displaced if it is.
-    // has_stopped: no round has closed for long, so there was nothing to hear.
+    // has_stopped: no round has closed for long, so nothing of it was to be seen.
     void announce(const Commit * newest, bool has_stopped);
 
     // Another process had our name, and may be alive.

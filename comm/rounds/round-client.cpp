@@ -100,7 +100,10 @@ void RoundClient::announce(const Commit * newest, Time now) {
     const bool was_held = presence_.is_held();
     presence_.announce(newest, newest && has_stopped(*newest, now));
     if (presence_.is_held() && !was_held && options_.log) {
-        options_.log("another process had our name; waiting whether it is still heard");
+        options_.log(
+            "another process takes part as '" + options_.host +
+            "'; waiting until it is silent or a message of it is listed"
+        );
     }
 }
 

@@ -85,7 +85,7 @@ static void add_clone(World & world, const char * name) {
     ));
 }
 
-TEST_CASE("a_clone_is_refused_while_the_host_is_heard", "[identity]") {
+TEST_CASE("a_clone_is_refused_while_the_host_takes_part", "[identity]") {
     const int  overlap = GENERATE(0, 1);
     const bool elected = GENERATE(false, true);
     World      world({.n_hosts = 3, .overlap = overlap, .elected = elected});
@@ -93,7 +93,7 @@ TEST_CASE("a_clone_is_refused_while_the_host_is_heard", "[identity]") {
     add_clone(world, "host1");
     CHECK(
         has(error_of([&] { world.run(Millis(2'000)); }),
-            "another process takes part as 'host1', last heard in round ")
+            "another process takes part as 'host1', last listed in round ")
     );
     world.hosts.pop_back();
     const uint64_t before = world.hosts[1]->n_listed;
@@ -116,7 +116,7 @@ TEST_CASE("a_clone_is_refused_before_the_run_begins", "[identity]") {
     CHECK(world.store().list(RunPaths(world.keys().run).presences("host0")).size() == 2);
 }
 
-TEST_CASE("of_two_clones_that_start_together_one_goes_on", "[identity]") {
+TEST_CASE("of_two_clones_that_start_together_one_continues", "[identity]") {
     const int overlap = GENERATE(0, 1);
     for (uint64_t seed = 1; seed <= n_seeds(8); ++seed) {
         INFO("seed " << seed << " overlap " << overlap);
@@ -127,7 +127,7 @@ TEST_CASE("of_two_clones_that_start_together_one_goes_on", "[identity]") {
             why = error_of([&] { world.run(Millis(10)); });
         }
         CHECK(has(why, "another process"));
-        // the one that is a member goes on
+        // the one that is a member continues
         const bool is_first = error_of([&] { world.hosts[1]->turn(world.now()); }).empty();
         world.hosts.erase(world.hosts.begin() + (is_first ? 2 : 1));
         world.run(Millis(4'000));
@@ -136,7 +136,7 @@ TEST_CASE("of_two_clones_that_start_together_one_goes_on", "[identity]") {
     }
 }
 
-TEST_CASE("a_name_is_free_when_its_host_is_not_heard_any_more", "[identity]") {
+TEST_CASE("a_name_is_free_when_its_host_has_been_silent", "[identity]") {
     const int n_hosts = GENERATE(1, 3);  // alone: no round closes without it
     World     world(
             {.n_hosts    = n_hosts,

@@ -60,6 +60,21 @@ int64_t sample_every(const RunPlan & plan, const Samples & samples) {
     return samples.every ? samples.every : usual;
 }
 
+// Weights with NaN or Inf never replace a good checkpoint.
+void check_finite(const HostState & state, uint64_t step) {
+    for (const HostTensor & weight : state.weights) {
+        for (const HostTensor::Piece & piece : weight.pieces) {
+            if (!all_finite(piece.view().values())) {
+                throw Error(format(
+                    "step %llu: %s contains NaN or Inf; the checkpoint was not written. Restart "
+                    "with --fresh and a lower --lr or a longer --warmup",
+                    static_cast<unsigned long long>(step), weight.name.c_str()
+                ));
+            }
+        }
+    }
+}
+
 // The run on one rank of this host. All ranks run the same lines; only rank 0 writes files, prints, and
 // talks to other hosts.
 class Run {
@@ -318,20 +333,8 @@ private:
         return c;
     }
 
-    // Weights with NaN or Inf never replace a good checkpoint.
     std::string save() {
-        for (const HostTensor & weight : rank_.state().weights) {
-            for (const HostTensor::Piece & piece : weight.pieces) {
-                if (!all_finite(piece.view().values())) {
-                    throw Error(format(
-                        "step %llu: %s contains NaN or Inf; the checkpoint was not written. "
-                        "Restart "
-                        "with --fresh and a lower --lr or a longer --warmup",
-                        static_cast<unsigned long long>(trainer().step()), weight.name.c_str()
-                    ));
-                }
-            }
-        }
+        check_finite(rank_.state(), trainer().step());
         return save_checkpoint(plan_.out, checkpoint(), static_cast<int>(plan_.keep));
     }
 
