@@ -251,15 +251,14 @@ OpenedRound StorePeers::next() {
             throw;
         }
         messages_.closed(client_.newest());
-        const bool is_stuck = client_.newest() > client_.index();  // a listed message is missing
         wait_or_give_up(
             since,
             format(
                 "for the commit of round %llu", static_cast<unsigned long long>(client_.index() + 1)
             ),
-            is_bad     ? kStorePause
-            : is_stuck ? kStuckPause
-                       : Millis(0)
+            is_bad                                               ? kStorePause
+            : client_.standing() == RoundClient::Standing::stuck ? kStuckPause
+                                                                 : Millis(0)
         );
     }
 }

@@ -19,15 +19,18 @@ void Presence::announce(const Commit * newest, bool has_stopped) {
     if (newest) {
         require_our_name(*newest);
     }
-    if ((holder_ && is_held(newest, has_stopped)) ||
-        (find_holder(newest) && is_held(newest, has_stopped))) {
+    if (state_ == State::held && is_held(newest, has_stopped)) {
+        return;
+    }
+    state_ = find_holder(newest) ? State::held : State::absent;
+    if (state_ == State::held && is_held(newest, has_stopped)) {
         return;
     }
     const PresenceKey hello{PresenceKey::Kind::hello, host_, highest_ + 1};
     const Bytes       record = make_signed_record(keys_, head_of(hello), keys_.process);
     if (store_.put(paths_.presence(hello), record, true)) {
-        incarnation_  = hello.incarnation;
-        is_announced_ = true;
+        incarnation_ = hello.incarnation;
+        state_       = State::announced;
     }
 }
 
@@ -44,17 +47,14 @@ bool Presence::find_holder(const Commit * newest) {
         }
     }
     highest_ = std::max({incarnation_, known, hello, leave});
-    holder_.reset();
     const PresenceKey key{PresenceKey::Kind::hello, host_, hello};
     const auto        value = hello > leave ? store_.get(paths_.presence(key)) : std::nullopt;
     Key32             signer{};
     const auto        body =
         value ? parse_signed_record(keys_, head_of(key), *value, signer) : std::nullopt;
-    if (body && signer == public_key(keys_.host_seed) &&
-        !std::ranges::equal(*body, keys_.process)) {
-        holder_ = {hello, newest ? newest->index : 0};
-    }
-    return holder_.has_value();
+    holder_ = {hello, newest ? newest->index : 0};
+    return body && signer == public_key(keys_.host_seed) &&
+           !std::ranges::equal(*body, keys_.process);
 }
 
 // False: nobody counts on the holder any more.
@@ -64,8 +64,8 @@ bool Presence::is_held(const Commit * newest, bool has_stopped) const {
         throw Displaced("another process waits as '" + host_ + "' for the run to begin" + remedy);
     }
     const CommitHost * me = newest->find(host_);
-    if (me && me->incarnation == holder_->incarnation && me->last_listed != kNone &&
-        me->last_listed > holder_->since + kMostInFlight) {
+    if (me && me->incarnation == holder_.incarnation && me->last_listed != kNone &&
+        me->last_listed > holder_.since + kMostInFlight) {
         throw Displaced(
             format(
                 "another process takes part as '%s', last listed in round %llu", host_.c_str(),
@@ -74,8 +74,8 @@ bool Presence::is_held(const Commit * newest, bool has_stopped) const {
             remedy
         );
     }
-    const bool is_gone = me && (me->incarnation > holder_->incarnation ||
-                                (me->incarnation == holder_->incarnation && !me->member));
+    const bool is_gone = me && (me->incarnation > holder_.incarnation ||
+                                (me->incarnation == holder_.incarnation && !me->member));
     return !is_gone && !has_stopped;
 }
 
@@ -96,7 +96,7 @@ void Presence::require_our_name(const Commit & commit) const {
             "its config folder"
         );
     }
-    if (is_announced_ && me->incarnation > incarnation_) {
+    if (state_ == State::announced && me->incarnation > incarnation_) {
         throw Displaced(
             "another process takes part as '" + host_ +
             "'; give each its own name with --name, or stop the other one"
@@ -110,7 +110,7 @@ void Presence::tell(PresenceKey::Kind kind, uint64_t number, std::span<const uin
 }
 
 void Presence::leave() {
-    if (is_announced_) {
+    if (state_ == State::announced) {
         tell(PresenceKey::Kind::leave, incarnation_);
     }
 }
@@ -120,7 +120,7 @@ void Presence::ask(uint64_t index) {
 }
 
 void Presence::restored(uint64_t index) {
-    if (is_announced_) {
+    if (state_ == State::announced) {
         tell(PresenceKey::Kind::hello, incarnation_, keys_.process);
     }
     tell(PresenceKey::Kind::restored, index);
@@ -140,21 +140,21 @@ bool Presence::is_member(const Commit * newest) const {
 
 bool Presence::admit(const Commit & commit, bool is_newest) {
     const CommitHost * me = commit.find(host_);
-    if (!me || !is_announced_) {
+    if (!me || state_ != State::announced) {
         return false;
     }
     if (me->incarnation < incarnation_) {
         return false;  // not admitted yet
     }
     bool drop_residual = false;
-    if (!is_admitted_) {
+    if (!was_admitted_) {
         // From here on no message of a previous incarnation can be listed. If one was listed after
         // our state was saved, our residual still contains what it carried.
-        is_admitted_  = true;
+        was_admitted_ = true;
         drop_residual = last_sent_ && me->last_listed != kNone && me->last_listed > *last_sent_;
     }
     if (!me->member && is_newest) {
-        is_announced_ = false;  // removed after a long silence: announce again
+        forget();  // removed after a long silence: announce again
     }
     return drop_residual;
 }

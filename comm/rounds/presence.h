@@ -18,8 +18,6 @@ public:
     // has_stopped: no round has closed for long, so nothing of it was to be seen.
     void announce(const Commit * newest, bool has_stopped);
 
-    // Another process had our name, and may be alive.
-    bool is_held() const { return holder_ && !is_announced_; }
     void leave();
 
     // Asks for a shared checkpoint of `index` or later.
@@ -33,9 +31,14 @@ public:
     void stuck(uint64_t newest, uint64_t place, const Key32 & head);
 
     // Announces itself again, with a new incarnation: the store may have lost our hello.
-    void forget() { is_announced_ = false; }
+    void forget() { state_ = State::absent; }
 
-    bool     is_announced() const { return is_announced_; }
+    enum class State : uint8_t {
+        absent,     // has not announced itself
+        held,       // another process, which may be alive, has our name
+        announced,  // with incarnation()
+    };
+    State    state() const { return state_; }
     uint64_t incarnation() const { return incarnation_; }
     bool     is_member(const Commit * newest) const;
 
@@ -48,7 +51,7 @@ public:
     // The value to resume from; `last` is the index of our last message. A previous incarnation may
     // have sent more than we know until the run admits us.
     uint64_t resume_index(uint64_t last) const {
-        return last_sent_ && !is_admitted_ ? *last_sent_ : last;
+        return last_sent_ && !was_admitted_ ? *last_sent_ : last;
     }
 
     // Takes the next commit in. Returns true if a previous incarnation sent what our residual still
@@ -70,11 +73,11 @@ private:
     RunPaths                paths_;
     std::string             host_;
     bool                    observe_;
-    uint64_t                incarnation_ = 0;  // ours
-    uint64_t                highest_     = 0;  // of our name
-    std::optional<Holder>   holder_;
-    bool                    is_announced_ = false;
-    bool                    is_admitted_  = false;
+    State                   state_       = State::absent;
+    uint64_t                incarnation_ = 0;       // ours
+    uint64_t                highest_     = 0;       // of our name
+    Holder                  holder_;                // if held
+    bool                    was_admitted_ = false;  // once
     std::optional<uint64_t> last_sent_;
 };
 

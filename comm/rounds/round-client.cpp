@@ -36,7 +36,7 @@ RoundClient::RoundClient(
 void RoundClient::publish(
     uint64_t step, Phase phase, uint64_t weight, std::span<const uint8_t> body
 ) {
-    GT_CHECK(generation_ > 0, "publish before join");
+    GT_CHECK(standing_ != Standing::joining, "publish before join");
     GT_CHECK(weight >= 1, "a message without samples");
     const uint64_t  index = next_index();
     const MessageId id{index, options_.host, incarnation()};
@@ -70,36 +70,51 @@ void RoundClient::report(const Applied & applied) {
     head_of_next_.waited_s = static_cast<float>(applied.waited_s);
 }
 
+// Rounds that have closed without us. We may have joined behind our messages in flight.
+uint64_t RoundClient::n_missed() const {
+    const size_t n = chain_.ahead().size();
+    return chain_.newest() >= next_index() ? chain_.newest() - next_index() + 1
+                                           : n - std::min(n, outbox_.size());
+}
+
+// Nothing is wrong: from replaying to member.
+void RoundClient::progress() {
+    standing_ = n_missed() > 0                                ? Standing::replaying
+                : presence_.is_member(chain_.newest_commit()) ? Standing::member
+                                                              : Standing::waiting;
+}
+
+void RoundClient::stop(Fault fault) {
+    standing_ = Standing::faulted;
+    fault_    = fault;
+}
+
 uint64_t RoundClient::n_behind(Time now) {
     while (look_ahead({})) {
     }
-    const Commit * newest = chain_.newest_commit();
     if (chain_.ahead().size() <= kNearRounds) {
-        announce(newest, now);
+        announce(chain_.newest_commit(), now);
     }
-    if (!settled_.empty() || fault_ != Fault::none) {
+    if (!settled_.empty() || standing_ == Standing::faulted) {
         return 1;
     }
-    if (chain_.newest() >= next_index()) {
-        return chain_.newest() - next_index() + 1;
+    if (standing_ != Standing::restoring) {
+        progress();
     }
-    if (chain_.ahead().size() > outbox_.size()) {  // we joined behind our messages in flight
-        return chain_.ahead().size() - outbox_.size();
-    }
-    const bool is_member = presence_.is_member(newest);
-    if (!is_member) {
+    if (standing_ == Standing::waiting || standing_ == Standing::restoring) {
         cope(fetcher_.while_waiting(chain_, now));
     }
-    return is_member ? 0 : 1;
+    return standing_ == Standing::member ? 0 : std::max<uint64_t>(n_missed(), 1);
 }
 
 void RoundClient::announce(const Commit * newest, Time now) {
-    if (presence_.is_announced()) {
+    const auto before = presence_.state();
+    if (before == Presence::State::announced) {
         return;
     }
-    const bool was_held = presence_.is_held();
     presence_.announce(newest, newest && has_stopped(*newest, now));
-    if (presence_.is_held() && !was_held && options_.log) {
+    if (presence_.state() == Presence::State::held && before != Presence::State::held &&
+        options_.log) {
         options_.log(
             "another process takes part as '" + options_.host +
             "'; waiting until it is silent or a message of it is listed"
@@ -108,25 +123,35 @@ void RoundClient::announce(const Commit * newest, Time now) {
 }
 
 void RoundClient::cope(Fetcher::Trouble trouble) {
-    using Trouble = Fetcher::Trouble;
-    is_lost_      = is_lost_ || trouble == Trouble::lost;
-    if (trouble == Trouble::expired || trouble == Trouble::forked) {
-        fault_ = trouble == Trouble::expired ? Fault::expired : Fault::forked;
-    } else if (trouble == Trouble::stuck && !options_.observe) {
-        presence_.stuck(chain_.newest(), chain_.index(), chain_.head());
+    switch (trouble) {
+        case Fetcher::Trouble::none:
+            break;
+        case Fetcher::Trouble::lost:
+            standing_ = options_.observe ? standing_ : Standing::restoring;
+            break;
+        case Fetcher::Trouble::expired:
+            stop(Fault::expired);
+            break;
+        case Fetcher::Trouble::forked:
+            stop(Fault::forked);
+            break;
+        case Fetcher::Trouble::stuck:
+            if (!options_.observe) {
+                presence_.stuck(chain_.newest(), chain_.index(), chain_.head());
+            }
+            break;
     }
-    restore();
+    if (standing_ == Standing::restoring) {
+        restore();
+    }
 }
 
 // The store has lost commits that we have applied: puts back what we hold, and tells the sequencer. All
 // hosts hold the same chain, so the run continues behind the newest commit that one of them has read.
 void RoundClient::restore() {
     const Commit * newest = chain_.newest_commit();
-    if (!is_lost_ || options_.observe) {
-        return;
-    }
     if (!newest) {
-        fault_ = Fault::forked;  // we hold a state, but not its commit
+        stop(Fault::forked);  // we hold a state, but not its commit
         return;
     }
     if (options_.restore) {
@@ -134,24 +159,24 @@ void RoundClient::restore() {
     }
     fetcher_.put_back();
     if (!chain_.put_back()) {
-        fault_ = Fault::forked;
-    } else {
-        presence_.restored(newest->index);
+        stop(Fault::forked);
+        return;
     }
+    presence_.restored(newest->index);
     if (!presence_.is_member(newest)) {
         presence_.forget();
     }
-    is_lost_ = false;
+    progress();
 }
 
-// Reads the next commit of the chain. False: it is not there yet, or it does not fit (fault_).
+// Reads the next commit of the chain. False: it is not there yet, or it does not fit.
 bool RoundClient::look_ahead(Millis wait) {
-    if (fault_ != Fault::none) {
+    if (standing_ == Standing::faulted) {
         return false;
     }
     const Chain::Read read = chain_.read(wait);
     if (read == Chain::Read::forked) {
-        fault_ = Fault::forked;
+        stop(Fault::forked);
     }
     return read == Chain::Read::appended;
 }
@@ -208,11 +233,11 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
         return out;
     }
     // read the next commit
-    if (chain_.ahead().empty() && !look_ahead(wait) && fault_ == Fault::none) {
+    if (chain_.ahead().empty() && !look_ahead(wait) && standing_ != Standing::faulted) {
         announce(chain_.newest_commit(), now);
         cope(fetcher_.while_waiting(chain_, now));
     }
-    if (fault_ != Fault::none) {
+    if (standing_ == Standing::faulted) {
         return faulty();
     }
     if (chain_.ahead().empty()) {
@@ -221,6 +246,7 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
     fetcher_.found_commit();
     // fetch its messages
     if (!fetcher_.fetch(chain_.ahead().front().commit)) {
+        standing_ = standing_ == Standing::restoring ? standing_ : Standing::stuck;
         cope(fetcher_.while_stuck(chain_, now));
         return std::nullopt;
     }
@@ -242,15 +268,19 @@ std::optional<OpenedRound> RoundClient::try_next(Millis wait, Time now) {
         std::count(commit.diverged.begin(), commit.diverged.end(), options_.host) > 0) {
         out.fault = Fault::diverged;
     }
-    fault_ = out.fault;
-    if (fault_ != Fault::none || (sent && commit.message_of(options_.host))) {
-        count(fault_);
+    if (out.fault != Fault::none || (sent && commit.message_of(options_.host))) {
+        count(out.fault);
     }
     out.drop_residual = presence_.admit(commit, chain_.ahead().size() == 1);
     // step forward
     fetcher_.finish(commit.index);
     chain_.advance();
     remember(heads_, chain_.index(), chain_.head());
+    if (out.fault != Fault::none) {
+        stop(out.fault);
+    } else if (standing_ != Standing::restoring) {
+        progress();
+    }
     return out;
 }
 
@@ -286,12 +316,11 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
     }
     asked_.reset();
     uint64_t last_valid = newest.index + 1;
-    if (fault_ == Fault::forked) {
+    if (standing_ == Standing::faulted && fault_ == Fault::forked) {
         --last_valid;  // a message in the open round was begun on another chain
         presence_.forget();
     }
     ++generation_;
-    fault_        = Fault::none;
     head_of_next_ = {};
     states_.clear();
     heads_ = {{start.index, *head}};
@@ -303,6 +332,7 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
         settled_.push_back(std::move(round));
     }
     chain_.start(start.index, *head, std::move(chain));
+    standing_ = Standing::replaying;
     if (chain_.ahead().size() <= kNearRounds) {
         announce(chain_.newest_commit(), now);
     }

@@ -13,101 +13,16 @@ namespace gt {
 constexpr std::string_view kPresences[] = {"-hello",   "-leave",    "-ask",
                                            "-removed", "-restored", "-stuck"};
 
-static std::string number(uint64_t value) {
+std::string RunPaths::number(uint64_t value) {
     return format("%012llu", static_cast<unsigned long long>(value));
 }
 
 RunPaths::RunPaths(uint64_t run)
     : root(format("r%016llx/", static_cast<unsigned long long>(run))) {}
 
-std::string RunPaths::messages() const {
-    return root + "message/";
-}
-std::string RunPaths::messages(uint64_t index) const {
-    return messages() + number(index) + "/";
-}
-std::string RunPaths::message(const MessageId & id) const {
-    return messages(id.index) + id.host + "/" + number(id.incarnation);
-}
-std::string
-RunPaths::message(uint64_t index, const std::string & host, uint64_t incarnation) const {
-    return message({index, host, incarnation});
-}
-std::string RunPaths::held(uint64_t index) const {
-    return root + "held/" + number(index) + "/";
-}
-std::string RunPaths::held(const MessageId & id) const {
-    return held(id.index) + id.host + "/" + number(id.incarnation);
-}
-std::string RunPaths::commits() const {
-    return root + "commit/";
-}
-std::string RunPaths::commit(uint64_t index) const {
-    return commits() + number(index);
-}
-std::string RunPaths::presences() const {
-    return root + "presence/";
-}
-std::string RunPaths::presences(const std::string & host) const {
-    return presences() + host + "/";
-}
 std::string RunPaths::presence(const PresenceKey & key) const {
     const std::string_view kind = kPresences[static_cast<size_t>(key.kind)];
     return presences(key.host) + number(key.incarnation) + std::string(kind);
-}
-std::string RunPaths::hello(const std::string & host, uint64_t incarnation) const {
-    return presence({PresenceKey::Kind::hello, host, incarnation});
-}
-std::string RunPaths::leave(const std::string & host, uint64_t incarnation) const {
-    return presence({PresenceKey::Kind::leave, host, incarnation});
-}
-std::string RunPaths::epochs() const {
-    return root + "epoch/";
-}
-std::string RunPaths::epoch(uint64_t epoch) const {
-    return epochs() + number(epoch);
-}
-std::string RunPaths::parts(uint64_t index) const {
-    return root + "part/" + number(index) + "/";
-}
-std::string
-RunPaths::pieces(uint64_t index, int part, const std::string & host, uint64_t incarnation) const {
-    return parts(index) + std::to_string(part) + "/" + host + "/" + number(incarnation) + "/";
-}
-std::string RunPaths::piece(const std::string & pieces, int piece) const {
-    return pieces + std::to_string(piece);
-}
-std::string RunPaths::readies(uint64_t index) const {
-    return root + "ready/" + number(index) + "/";
-}
-std::string
-RunPaths::ready(uint64_t index, int part, const std::string & host, uint64_t incarnation) const {
-    return readies(index) + std::to_string(part) + "/" + host + "/" + number(incarnation);
-}
-std::string RunPaths::floors() const {
-    return root + "floor/";
-}
-std::string RunPaths::floor(uint64_t index) const {
-    return floors() + number(index);
-}
-std::string RunPaths::shards(uint64_t index) const {
-    return root + "shard/" + number(index) + "/";
-}
-std::string
-RunPaths::shard(uint64_t index, const std::string & host, uint64_t incarnation, int shard) const {
-    return shards(index) + host + "/" + number(incarnation) + "/" + std::to_string(shard);
-}
-std::string RunPaths::settings() const {
-    return root + "settings";
-}
-std::string RunPaths::model() const {
-    return root + "model";
-}
-std::string RunPaths::probe() const {
-    return root + "probe";
-}
-std::string RunPaths::check(const std::string & host) const {
-    return root + "check/" + host;
 }
 
 std::optional<uint64_t> parse_number(std::string_view text) {
@@ -186,7 +101,7 @@ std::optional<uint64_t> RunPaths::parse_commit(const std::string & key) const {
 std::optional<BulkKey> RunPaths::parse_bulk(const std::string & key) const {
     BulkKey out;
     out.is_message = key.starts_with(messages());
-    KeyParts parts(key, out.is_message ? messages() : root + "shard/");
+    KeyParts parts(key, out.is_message ? messages() : shards());
     out.id.index       = parts.number(parts.until('/'));
     out.id.host        = parts.host(parts.until('/'));
     out.id.incarnation = parts.number(out.is_message ? parts.rest() : parts.until('/'));

@@ -118,6 +118,26 @@ std::optional<Bytes> parse_signed_record(
     return body;
 }
 
+Bytes make_sealed(
+    const RunKeys & keys, Kind kind, const SealContext & place, std::span<const uint8_t> text
+) {
+    const Bytes sealed = seal(keys, place, text);
+    return make_frame(
+        {.kind        = static_cast<uint8_t>(kind),
+         .run         = place.run,
+         .round       = place.round,
+         .host        = place.host,
+         .incarnation = place.incarnation,
+         .payload     = sealed}
+    );
+}
+
+std::optional<Bytes>
+open_frame(const RunKeys & keys, const SealContext & place, const std::optional<Bytes> & value) {
+    const auto frame = value ? parse_frame(*value) : std::nullopt;
+    return frame ? open_sealed(keys, place, frame->payload) : std::nullopt;
+}
+
 static Bytes head_bytes(const MessageHead & head) {
     WireWriter out;
     out.u64(head.step);

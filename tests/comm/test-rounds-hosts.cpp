@@ -40,10 +40,10 @@ TEST_CASE("two_processes_of_one_name_never_share_an_incarnation", "[rounds]") {
     Presence   one(stale, keys, "ben", false), other(stale, clone, "ben", false);
     one.announce(nullptr, false);
     other.announce(nullptr, false);
-    CHECK(one.is_announced());
-    CHECK_FALSE(other.is_announced());
+    CHECK(one.state() == Presence::State::announced);
+    CHECK(other.state() == Presence::State::absent);
     one.announce(nullptr, false);  // an answer was lost: the same bytes win again
-    CHECK(one.is_announced());
+    CHECK(one.state() == Presence::State::announced);
 }
 
 TEST_CASE("an_absurd_incarnation_does_not_lock_a_name_out", "[rounds]") {
@@ -74,7 +74,7 @@ TEST_CASE("a_slice_of_an_absurd_size_does_not_end_the_run", "[rounds]") {
     for (uint64_t index = 0; index < 200; ++index) {
         for (const char * host : {"host0", "host1", "host2"}) {
             world.store().put(
-                paths.ready(index, 0, host, 1),
+                paths.ready({index, host, 1}, 0),
                 make_record(world.keys(), {Kind::ready, index, host, 1}, body.bytes())
             );
         }
