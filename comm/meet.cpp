@@ -32,13 +32,7 @@ bool have_all_left(Store & store, const RunKeys & keys, std::deque<ChainEntry> &
         return true;
     }
     chain.erase(chain.begin(), chain.end() - 1);
-    const RunPaths paths(keys.run);
-    for (const CommitHost & host : chain.back().commit.hosts) {
-        if (host.member && !store.get(paths.leave(host.name, host.incarnation))) {
-            return false;
-        }
-    }
-    return true;
+    return log.have_left(chain.back().commit);
 }
 
 class StoreMeeting : public Meeting {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <sstream>
+#include <vector>
 
 namespace gt {
 
@@ -34,46 +36,15 @@ std::optional<uint64_t> parse_number(std::string_view text) {
     return value;
 }
 
-// The rest of a key, part by part.
-namespace {
-
-class KeyParts {
-public:
-    KeyParts(std::string_view key, const std::string & prefix)
-        : ok_(key.starts_with(prefix)), rest_(ok_ ? key.substr(prefix.size()) : "") {}
-
-    // Everything up to `end`, which is required and skipped.
-    std::string_view until(char end) {
-        const size_t at = rest_.find(end);
-        ok_             = ok_ && at != rest_.npos;
-        if (!ok_) {
-            return {};
-        }
-        const std::string_view part = rest_.substr(0, at);
-        rest_                       = rest_.substr(at + 1);
-        return part;
+// The rest of a key, cut at slashes; none: it has another prefix.
+static std::vector<std::string> parts_of(const std::string & key, const std::string & prefix) {
+    std::vector<std::string> parts;
+    std::istringstream       rest(key.starts_with(prefix) ? key.substr(prefix.size()) + "/" : "");
+    for (std::string part; std::getline(rest, part, '/');) {
+        parts.push_back(part);
     }
-    std::string_view rest() const { return rest_; }
-
-    uint64_t number(std::string_view text) {
-        const auto value = parse_number(text);
-        ok_              = ok_ && value;
-        return value.value_or(0);
-    }
-    std::string host(std::string_view text) {
-        std::string name(text);
-        ok_ = ok_ && valid_host_name(name);
-        return name;
-    }
-    void require(bool good) { ok_ = ok_ && good; }
-    bool ok() const { return ok_; }
-
-private:
-    bool             ok_;
-    std::string_view rest_;
-};
-
-}  // namespace
+    return parts;
+}
 
 static std::optional<uint64_t> parse_numbered(const std::string & key, const std::string & prefix) {
     return key.starts_with(prefix) ? parse_number(std::string_view(key).substr(prefix.size()))
@@ -82,15 +53,17 @@ static std::optional<uint64_t> parse_numbered(const std::string & key, const std
 
 // presence/HOST/NUMBER-KIND
 std::optional<PresenceKey> RunPaths::parse_presence(const std::string & key) const {
-    KeyParts    parts(key, presences());
-    PresenceKey out;
-    out.host         = parts.host(parts.until('/'));
-    out.incarnation  = parts.number(parts.until('-'));
-    const auto * end = std::end(kPresences);
-    const auto * it  = std::find(kPresences, end, "-" + std::string(parts.rest()));
-    parts.require(it != end);
-    out.kind = static_cast<PresenceKey::Kind>(it - kPresences);
-    return parts.ok() ? std::optional(out) : std::nullopt;
+    const auto   parts = parts_of(key, presences());
+    const size_t dash  = parts.size() == 2 ? parts[1].find('-') : std::string::npos;
+    const auto   number =
+        dash == std::string::npos ? std::nullopt : parse_number(parts[1].substr(0, dash));
+    if (!number || !valid_host_name(parts[0])) {
+        return std::nullopt;
+    }
+    const auto * end  = std::end(kPresences);
+    const auto * it   = std::find(kPresences, end, parts[1].substr(dash));
+    const auto   kind = static_cast<PresenceKey::Kind>(it - kPresences);
+    return it == end ? std::nullopt : std::optional(PresenceKey{kind, parts[0], *number});
 }
 
 std::optional<uint64_t> RunPaths::parse_commit(const std::string & key) const {
@@ -99,16 +72,16 @@ std::optional<uint64_t> RunPaths::parse_commit(const std::string & key) const {
 
 // message/INDEX/HOST/INCARNATION or shard/INDEX/HOST/INCARNATION/NUMBER
 std::optional<BulkKey> RunPaths::parse_bulk(const std::string & key) const {
-    BulkKey out;
-    out.is_message = key.starts_with(messages());
-    KeyParts parts(key, out.is_message ? messages() : shards());
-    out.id.index       = parts.number(parts.until('/'));
-    out.id.host        = parts.host(parts.until('/'));
-    out.id.incarnation = parts.number(out.is_message ? parts.rest() : parts.until('/'));
-    if (!out.is_message) {
-        parts.number(parts.rest());
+    const bool is_message = key.starts_with(messages());
+    const auto parts      = parts_of(key, is_message ? messages() : shards());
+    if (parts.size() != (is_message ? 3 : 4) || !valid_host_name(parts[1])) {
+        return std::nullopt;
     }
-    return parts.ok() ? std::optional(out) : std::nullopt;
+    const auto index = parse_number(parts[0]), incarnation = parse_number(parts[2]);
+    if (!index || !incarnation || !parse_number(parts.back())) {
+        return std::nullopt;
+    }
+    return BulkKey{{*index, parts[1], *incarnation}, is_message};
 }
 
 bool is_bulk_key(const std::string & key) {
