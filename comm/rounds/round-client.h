@@ -6,7 +6,7 @@
 //   - the commits it returns form one chain, each index once, in order;
 //   - the messages of an index are those its commit lists, in its order, or a fault is returned;
 //   - every published message is settled once: listed, or left out.
-// Its parts: Chain (commits), Outbox (our messages), Presence (membership), Fetcher (messages).
+// round-join.cpp finds the place to start. Parts: Chain (commits), Outbox (our messages), Presence (membership), Fetcher (messages).
 #pragma once
 
 #include "comm/rounds/chain.h"
@@ -106,6 +106,8 @@ private:
     ) const;
     bool needs_newer(const std::deque<ChainEntry> & chain, const CheckpointList & list, Time now);
     uint64_t    n_missed() const;
+    bool        is_near() const { return chain_.ahead().size() <= 2; }  // announces itself
+    void        approach(Time now);
     void        progress();
     void        stop(Fault fault);
     void        announce(const Commit * newest, Time now);
@@ -137,8 +139,11 @@ private:
     std::optional<std::pair<uint64_t, Key32>> own_;         // index and head of our own checkpoint
     std::optional<ChainEntry>                 own_commit_;  // of that index
     std::optional<Time>                       offered_;     // when it was put back
-    std::optional<uint64_t>                   asked_;  // for a checkpoint of this index or later
-    uint64_t                                  least_checkpoint_ = 0, newest_then_ = kNone;
+    uint64_t                                  n_replayed_ = 0;  // since joining
+    uint64_t far_ = 0, look_at_ = 0;  // rounds to replay when we looked; when to look again
+    bool     is_helped_ = false;      // the others wait for us
+    std::optional<uint64_t> asked_;   // for a checkpoint of this index or later
+    uint64_t                least_checkpoint_ = 0, newest_then_ = kNone;
     Time                    moved_{};       // when the newest commit became newest_then_
     std::deque<OpenedRound> settled_;       // of rounds that joining skipped
     MessageHead             head_of_next_;  // as report() set it

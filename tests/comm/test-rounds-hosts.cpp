@@ -156,6 +156,43 @@ TEST_CASE("a_joining_host_gets_a_fresh_checkpoint", "[rounds]") {
     CHECK(world.ledger.n_loads == 1);
 }
 
+// Rounds take 110 ms, or 200 if they wait for a member; 40 close while a checkpoint is written.
+TEST_CASE("a_joining_host_that_replays_slower_than_rounds_close_gets_there", "[rounds]") {
+    Options options{.n_hosts = 3};
+    options.membership.checkpoint_every = 100;
+    World world(options);
+    for (const auto & host : world.hosts) {
+        host->part_rounds = 40;
+    }
+    world.run(Millis(20'000));
+    Host & late  = world.add();
+    late.is_new_ = true;
+    late.compute = Millis(40);
+    late.apply   = Millis(140);
+    world.run(Millis(40'000));
+    const uint64_t before = late.n_listed;
+    world.run(Millis(10'000));
+    CHECK(late.n_listed > before + 30);
+    CHECK(late.index() + 3 > world.hosts[0]->index());
+    CHECK(world.ledger.n_loads < 5);
+}
+
+// It can't be a member: every round would have to wait for it.
+TEST_CASE("a_joining_host_that_is_far_too_slow_delays_few_rounds", "[rounds]") {
+    Options options{.n_hosts = 3};
+    options.membership.checkpoint_every = 100;
+    World world(options);
+    world.run(Millis(5'000));
+    Host & late  = world.add();
+    late.is_new_ = true;
+    late.apply   = Millis(1'000);
+    world.run(Millis(5'000));
+    const uint64_t before = world.hosts[0]->index();
+    world.run(Millis(60'000));
+    CHECK(world.hosts[0]->index() > before + 400);  // 540 without it
+    CHECK(world.hosts[0]->n_left_out == 0);
+}
+
 TEST_CASE("hosts_follow_a_store_that_was_restored_from_an_older_copy", "[rounds]") {
     const int  overlap = GENERATE(0, 1);
     const bool restart = GENERATE(false, true);
