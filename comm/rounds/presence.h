@@ -16,7 +16,7 @@ public:
     // every key that we write. Not while another process that may be alive has our name; throws
     // Displaced if it is.
     // has_stopped: no round has closed for long, so nothing of it was to be seen.
-    void announce(const Commit * newest, bool has_stopped);
+    void announce(const Commit * newest, bool has_stopped = false);
 
     void leave();
 

@@ -242,14 +242,12 @@ def host_is_cloned(lab, args, name):
     hello.unlink()  # now nobody knows that ben is there
     run.start("twin", "--name", "ben")
     until(lambda: run.ended("ben"), 60, "ben is displaced")
-    check(run.processes["ben"].returncode == 1 and re.search(r"saved as .*\n.*another process takes part as 'ben'", run.log("ben")),
-          f"ben did not save before it ended:\n{run.tail('ben')}")
-    reached = run.step("ben")
-    run.processes["twin"].kill()
-    run.processes["twin"].wait()
+    saved = re.search(r"saved as \S*checkpoint-0*(\d+)\S*\n.*another process takes part as 'ben'", run.log("ben"))
+    check(run.processes["ben"].returncode == 1 and saved, f"ben did not save before it ended:\n{run.tail('ben')}")
+    run.kill("twin", signal.SIGINT)
     run.start("ben")
-    run.wait_step("ben", reached + 1)
-    check(f"resuming after step {reached}" in run.log("ben"), f"ben lost what it had saved:\n{run.tail('ben')}")
+    run.wait_step("ben", int(saved[1]) + 1)
+    check(f"resuming after step {saved[1]}\n" in run.log("ben"), f"ben lost what it had saved:\n{run.tail('ben')}")
     return run, before, "a second terminal and a copy of the machine refused; displaced, it saved and returned"
 
 
