@@ -58,6 +58,7 @@ void RoundClient::publish(
 void RoundClient::leave() {
     presence_.leave();
     presence_.forget();
+    n_replayed_ = 0;
 }
 
 void RoundClient::report(const Applied & applied) {

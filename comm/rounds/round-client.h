@@ -139,7 +139,7 @@ private:
     std::optional<std::pair<uint64_t, Key32>> own_;         // index and head of our own checkpoint
     std::optional<ChainEntry>                 own_commit_;  // of that index
     std::optional<Time>                       offered_;     // when it was put back
-    uint64_t                                  n_replayed_ = 0;  // since joining
+    uint64_t                                  n_replayed_ = 0;  // since joining or returning
     uint64_t far_ = 0, look_at_ = 0;  // rounds to replay when we looked; when to look again
     bool     is_helped_ = false;      // the others wait for us
     std::optional<uint64_t> asked_;   // for a checkpoint of this index or later

@@ -374,6 +374,60 @@ TEST_CASE("a_late_averager_lists_no_shard_that_it_has_not_put", "[rounds][dense]
     });
 }
 
+TEST_CASE("a_host_names_where_it_stands", "[rounds]") {
+    using Standing      = RoundClient::Standing;
+    const RunKeys keys  = keys_from_secret(Key32{5});
+    const auto    store = make_memory_store();
+    Sequencer     sequencer(*store, keys, {});
+    Time          now{std::chrono::hours(1)};
+    const auto    upload = [&](const std::string & key, const Bytes & value, uint64_t) {
+        store->put(key, value);
+    };
+    const auto make = [&](const char * name) {
+        return RoundClient(*store, keys, {.host = name, .n_fetch = 1}, upload);
+    };
+    RoundClient anna = make("anna"), ben = make("ben");
+    const auto  round = [&] {
+        CHECK(anna.n_behind(now) == 0);
+        anna.publish(anna.next_index() - 1, Phase::single, 1, {});
+        now += Millis(100);
+        REQUIRE(sequencer.poll(now));
+        REQUIRE(anna.try_next({}, now));
+    };
+    CHECK(anna.standing() == Standing::joining);
+    CHECK_FALSE(anna.try_join({}, true, now));
+    REQUIRE(sequencer.poll(now));
+    REQUIRE(anna.try_join({}, true, now));
+    CHECK(anna.standing() == Standing::replaying);
+    round();
+    CHECK(anna.standing() == Standing::member);
+    round();
+    REQUIRE(ben.try_join({}, true, now));
+    CHECK(ben.n_behind(now) == 2);
+    CHECK(ben.standing() == Standing::replaying);
+    REQUIRE(ben.try_next({}, now));
+    REQUIRE(ben.try_next({}, now));
+    CHECK(ben.n_behind(now) == 1);
+    CHECK(ben.standing() == Standing::waiting);
+    sequencer.note(RunPaths(keys.run).hello("ben", 1), now);
+    round();
+    REQUIRE(ben.try_next({}, now));
+    CHECK(ben.n_behind(now) == 0);
+    CHECK(ben.standing() == Standing::member);
+    // the store loses a listed message, then says that rounds before it are removed
+    anna.publish(anna.next_index() - 1, Phase::single, 1, {});
+    now += Millis(100'000);
+    REQUIRE(sequencer.poll(now));
+    store->remove(RunPaths(keys.run).message({4, "anna", 1}));
+    CHECK_FALSE(ben.try_next({}, now));
+    CHECK(ben.standing() == Standing::stuck);
+    const RecordHead floor{Kind::floor, 9, "sequencer", 0};
+    store->put(RunPaths(keys.run).floor(9), make_record(keys, floor, {}));
+    CHECK_FALSE(ben.try_next({}, now + Millis(60'000)));
+    CHECK(ben.standing() == Standing::faulted);
+    CHECK(ben.try_next({}, now)->fault == Fault::expired);
+}
+
 TEST_CASE("a_hundred_hosts_have_one_state", "[rounds]") {
     World world({.n_hosts = 100, .p_crash = 0.0001, .p_drop = 0.001});
     for (size_t i = 0; i < world.hosts.size(); ++i) {
