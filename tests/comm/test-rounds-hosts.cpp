@@ -167,8 +167,8 @@ TEST_CASE("a_joining_host_that_replays_slower_than_rounds_close_gets_there", "[r
     world.run(Millis(20'000));
     Host & late  = world.add();
     late.is_new_ = true;
-    late.compute = Millis(40);
-    late.apply   = Millis(140);
+    late.compute = Millis(20);
+    late.apply   = Millis(110);
     world.run(Millis(40'000));
     const uint64_t before = late.n_listed;
     world.run(Millis(10'000));
