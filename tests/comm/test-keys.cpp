@@ -33,7 +33,7 @@ TEST_CASE("keys_are_parsed_as_they_are_made", "[keys]") {
 
 TEST_CASE("other_keys_are_not_parsed", "[keys]") {
     const RunPaths paths(1), other(2);
-    CHECK(!paths.parse_bulk(other.message(7, "anna", 3)));
+    CHECK(!paths.parse_bulk(other.message({7, "anna", 3})));
     CHECK(!paths.parse_bulk(paths.commit(7)));
     CHECK(!paths.parse_bulk(paths.messages(7) + "anna"));
     CHECK(!paths.parse_bulk(paths.messages(7) + "an na/1"));

@@ -156,7 +156,7 @@ TEST_CASE("a_joining_host_gets_a_fresh_checkpoint", "[rounds]") {
     CHECK(world.ledger.n_loads == 1);
 }
 
-// Rounds take 110 ms, or 200 if they wait for a member; 40 close while a checkpoint is written.
+// Rounds take 130 ms, or 200 if they wait for a member; 40 close while a checkpoint is written.
 TEST_CASE("a_joining_host_that_replays_slower_than_rounds_close_gets_there", "[rounds]") {
     Options options{.n_hosts = 3};
     options.membership.checkpoint_every = 100;
@@ -167,8 +167,8 @@ TEST_CASE("a_joining_host_that_replays_slower_than_rounds_close_gets_there", "[r
     world.run(Millis(20'000));
     Host & late  = world.add();
     late.is_new_ = true;
-    late.compute = Millis(20);
-    late.apply   = Millis(110);
+    late.compute = Millis(10);
+    late.apply   = Millis(130);
     world.run(Millis(40'000));
     const uint64_t before = late.n_listed;
     world.run(Millis(10'000));
