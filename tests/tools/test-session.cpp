@@ -23,8 +23,11 @@ TEST_CASE("hosts_of_another_protocol_or_arithmetic_are_refused", "[session]") {
     ::setenv("XDG_CONFIG_HOME", (scratch / "config").c_str(), 1);
     RunModel model{.file = empty_model(small("gpt2"))};
     init_model(model.file, 1);
+    NodesFlags nodes;
+    Flags      given;
+    nodes.visit(given);
     const auto agree = [&](const std::string & place) {
-        (void) session_in(scratch, place)->agree({}, {{"batch", "4"}}, model);
+        (void) session_in(scratch, place)->agree(given, {}, model);
     };
     agree("ours");
     const RunKeys  keys = keys_from_secret(Key32{9});
