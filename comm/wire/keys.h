@@ -53,6 +53,9 @@ struct RunPaths {
     std::string messages() const { return root + "message/"; }
     std::string messages(uint64_t index) const { return messages() + number(index) + "/"; }
     std::string message(const MessageId & id) const { return messages(id.index) + sender(id); }
+    std::string message(uint64_t index, const std::string & host, uint64_t incarnation) const {
+        return message({index, host, incarnation});
+    }
     std::string held(uint64_t index) const { return root + "held/" + number(index) + "/"; }
     std::string held(const MessageId & id) const { return held(id.index) + sender(id); }
     std::string shards() const { return root + "shard/"; }

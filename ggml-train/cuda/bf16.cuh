@@ -34,11 +34,4 @@ void with_type(Out out, const F & fn) {
     out.bf16 ? fn(static_cast<uint16_t *>(out.to)) : fn(static_cast<float *>(out.to));
 }
 
-__global__ void __launch_bounds__(kThreads) round_kernel(int64_t n, const float * x, uint16_t * y) {
-    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
-         i += int64_t(gridDim.x) * kThreads) {
-        y[i] = to_bf16(x[i]);
-    }
-}
-
 }  // namespace gt::cuda

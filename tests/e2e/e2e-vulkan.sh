@@ -34,6 +34,16 @@ for type in f16 bf16; do
     train $smooth --device vulkan:0 --compute $type --out $type --export x.gguf >/dev/null
     close f32 $type 0.01 4 4 || { paste <(losses f32) <(losses $type); fail "$type: losses do not follow F32, or are F32"; }
 done
+# an adapter: the model is F16 there
+adapter() {
+    train -m base.gguf --data text.txt --lora 4 --steps 3 --micro 2 --rule adamw --lr 1e-2 --val-fraction 0 --device "$1" --out "$2" \
+        --export x.gguf >out.txt 2>&1 || { cat out.txt; fail "an adapter on $1 failed"; }
+}
+"$bin/export" s.gguf --type q8_0 -o base.gguf >/dev/null
+adapter cpu lora-cpu
+adapter vulkan:0 lora-vulkan
+grep -q "(copied to the device)" out.txt && grep -q "vulkan:0, 1 thread" out.txt || { cat out.txt; fail "adapter: Vulkan was not used"; }
+close lora-cpu lora-vulkan 1e-4 3 1 || { paste <(losses lora-cpu) <(losses lora-vulkan); fail "losses of an adapter differ from the CPU's"; }
 tiny_images
 vit() {
     "$bin/train-vit" -m vit.gguf --data . --eval-batches 1 --steps 3 --batch 4 --micro 2 --log-every 1 --threads 1 --mixup 0.2 \
