@@ -72,7 +72,7 @@ static std::string mistakes_html(std::span<const Mistake> mistakes) {
         html += "<figure class=\"mistake\"><img alt=\"\" src=\"data:image/png;base64," +
                 base64(encode_png(thumb.view())) + "\"><figcaption><b>" +
                 html_text(mistake.predicted) +
-                format("</b> %.0f %%<br>is ", 100 * mistake.confidence) +
+                format("</b> %.0f&nbsp;%%<br>is ", 100 * mistake.confidence) +
                 html_text(mistake.true_class) + "<br><small>" + html_text(mistake.name) +
                 "</small></figcaption></figure>\n";
     }
