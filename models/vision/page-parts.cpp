@@ -89,6 +89,15 @@ Curve thinned(const Curve & curve, size_t n) {
     return out;
 }
 
+// Removes the points before `from`: the steep start would flatten the rest. Not if fewer than two points are left.
+void skip_start(Curve & curve, double from) {
+    const auto kept =
+        std::find_if(curve.begin(), curve.end(), [&](const Point & p) { return p.step >= from; });
+    if (curve.end() - kept > 1) {
+        curve.erase(curve.begin(), kept);
+    }
+}
+
 // A round distance of lines that cuts the range into five parts or fewer.
 double tick(double range) {
     const double least = std::max(range, 1e-3) / 5;
@@ -102,11 +111,15 @@ struct Line {
     const char * color;
     Curve        curve;
 };
-std::string chart(const char * title, const std::vector<Line> & lines) {
+std::string chart(const char * title, std::vector<Line> lines) {
     double last = 1, low = 1e300, high = -1e300;
     for (const Line & line : lines) {
+        last = std::max(last, line.curve.empty() ? 0.0 : line.curve.back().step);
+    }
+    for (Line & line : lines) {
+        skip_start(line.curve, last / 20);
+        line.curve = thinned(line.curve, 300);
         for (const Point & p : line.curve) {
-            last = std::max(last, p.step);
             low  = std::min(low, p.value);
             high = std::max(high, p.value);
         }
@@ -147,7 +160,7 @@ std::string chart(const char * title, const std::vector<Line> & lines) {
         svg += format(
             "<polyline fill=\"none\" stroke-width=\"1.5\" style=\"stroke:%s\" points=\"", line.color
         );
-        for (const Point & p : thinned(line.curve, 300)) {
+        for (const Point & p : line.curve) {
             svg += format("%.1f,%.1f ", x(p.step), y(p.value));
         }
         svg += format(

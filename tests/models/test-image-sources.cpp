@@ -271,13 +271,22 @@ TEST_CASE("a_page_shows_the_worst_mistakes", "[images]") {
     CHECK_THROWS_AS(write_mistake_page("/nonexistent/x.html", "Title", "", mistakes), Error);
 }
 
-TEST_CASE("lines_of_a_curve_are_at_round_numbers", "[images]") {
-    const TempFolder  folder;
-    const char *      rows = "{\"step\":0,\"loss\":2.3021}\n{\"step\":150,\"loss\":0.9157}\n"
-                             "{\"step\":150,\"accuracy\":0.6759}\n";
-    const std::string page = curves_html(folder.write("metrics.jsonl", text_bytes(rows)));
+TEST_CASE("curves_have_lines_at_round_numbers_and_no_start_that_flattens_them", "[images]") {
+    const TempFolder folder;
+    const auto       page_of = [&](const char * rows) {
+        return curves_html(folder.write("metrics.jsonl", text_bytes(rows)));
+    };
+    const std::string two = page_of("{\"step\":0,\"loss\":2.3021}\n{\"step\":150,\"loss\":0.9157}\n"
+                                    "{\"step\":150,\"accuracy\":0.6759}\n");
     for (const char * value : {">0.5<", ">1<", ">1.5<", ">2<", ">2.5<", ">67.6<"}) {
-        CHECK(has_text(page, value));
+        CHECK(has_text(two, value));
     }
-    CHECK(!has_text(page, ">2.3"));
+    CHECK(!has_text(two, ">2.3"));
+    const std::string three =
+        page_of("{\"step\":0,\"accuracy\":0.07}\n{\"step\":50,\"accuracy\":0.81}\n"
+                "{\"step\":900,\"accuracy\":0.929}\n");
+    for (const char * value : {">80<", ">85<", ">90<", ">95<"}) {
+        CHECK(has_text(three, value));
+    }
+    CHECK(!has_text(three, ">20<"));
 }
