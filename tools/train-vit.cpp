@@ -32,14 +32,15 @@ const Recipe kRecipes[] = {
       {"schedule", "linear"},
       {"min-lr-ratio", "0"},
       {"rule", "muon"}}},
-    {"fine-tune",
+    {"fine-tune",  // by tests/bench/vit-classes.py
      {{"flip", "1"},
-      {"crop", "0.6"},
+      {"pad", "1"},
       {"smoothing", "0.1"},
       {"stochastic-depth", "0.05"},
-      {"layer-decay", "0.75"},
-      {"ema", "0.99"},
-      {"weight-decay", "0.05"}}},
+      {"weight-decay", "0.05"},
+      {"schedule", "linear"},
+      {"min-lr-ratio", "0"},
+      {"rule", "muon"}}},
 };
 
 struct VitFlags : TrainFlags {

@@ -119,7 +119,7 @@ expect 0 "again/model.safetensors" "$bin/export" back.gguf -o again/model.safete
 cmp timm/model.safetensors again/model.safetensors || fail "other weights after export and import"
 cmp timm/config.json again/config.json || fail "another config.json after export and import"
 expect 0 "2 classes" "$bin/new-model" --from timm/model.safetensors --classes 2 --seed 3 -o start.gguf
-expect 0 "trained model" "$bin/train-vit" -m start.gguf --data photos --recipe fine-tune --freeze 1 --steps 3 --batch 8 --threads 1 --out tune --export tuned.gguf
+expect 0 "trained model" "$bin/train-vit" -m start.gguf --data photos --recipe fine-tune --layer-decay 0.75 --freeze 1 --steps 3 --batch 8 --threads 1 --out tune --export tuned.gguf
 expect 0 "tuned/model.safetensors" "$bin/export" tuned.gguf -o tuned/model.safetensors
 python3 - <<'PY' || fail "--freeze 1"
 import json, struct
