@@ -4,9 +4,9 @@
 //   train-vit -m vit.gguf --data photos/
 //   classify  -m vit-trained.gguf cat.jpg
 //
-// Read next: models/vision/picture-data.cpp (pictures as Data), tools/train/run.cpp (a run),
+// Read next: models/classifier/picture-data.cpp (pictures as Data), tools/train/run.cpp (a run),
 // ggml-train/trainer.cpp (one step).
-#include "models/vision/picture-data.h"
+#include "models/classifier/picture-data.h"
 #include "tools/cli/invite.h"
 #include "tools/train/run-devices.h"
 #include "tools/train/run.h"

@@ -1,9 +1,9 @@
 // Image classification: mixup, stochastic depth, image sizes, normalization, counting of answers.
 #include "models/blocks.h"
+#include "models/classifier/adapt-vit.h"
+#include "models/classifier/classifier.h"
+#include "models/classifier/picture-data.h"
 #include "models/init.h"
-#include "models/vision/adapt-vit.h"
-#include "models/vision/classifier.h"
-#include "models/vision/picture-data.h"
 #include "tests/catch.h"
 #include "tests/models/picture-files.h"
 

@@ -1,7 +1,7 @@
 // Sources of pictures: folders, IDX, CIFAR; the cache; the page of mistakes.
+#include "models/classifier/mistakes.h"
+#include "models/classifier/page-parts.h"
 #include "models/vision/image-decode.h"
-#include "models/vision/mistakes.h"
-#include "models/vision/page-parts.h"
 #include "tests/catch.h"
 #include "tests/models/picture-files.h"
 

@@ -1,8 +1,8 @@
 // The HTML page of mistakes; the only file that includes stb_image_write.
-#include "models/vision/mistakes.h"
+#include "models/classifier/mistakes.h"
 
 #include "ggml-train/base/file.h"
-#include "models/vision/page-parts.h"
+#include "models/classifier/page-parts.h"
 #include "models/vision/resize.h"
 
 #include <algorithm>

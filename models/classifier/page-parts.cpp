@@ -1,4 +1,4 @@
-#include "models/vision/page-parts.h"
+#include "models/classifier/page-parts.h"
 
 #include "ggml-train/base/base.h"
 #include "ggml-train/base/json.h"

@@ -1,4 +1,4 @@
-#include "models/vision/explain.h"
+#include "models/classifier/explain.h"
 
 #include "ggml-train/graph/compute.h"
 #include "ggml-train/graph/graph-inputs.h"
