@@ -9,12 +9,12 @@
 
 namespace gt {
 
-Arch gemma3_arch();  // gemma3.cpp
-Arch gpt_arch();     // gpt.cpp
-Arch llama_arch();   // llama.cpp
-Arch qwen2_arch();   // qwen2.cpp
-Arch qwen3_arch();   // qwen3.cpp
-Arch vit_arch();     // vit.cpp
+Arch gemma3_arch();  // arch/gemma3.cpp
+Arch gpt_arch();     // arch/gpt.cpp
+Arch llama_arch();   // arch/llama.cpp
+Arch qwen2_arch();   // arch/qwen2.cpp
+Arch qwen3_arch();   // arch/qwen3.cpp
+Arch vit_arch();     // arch/vit.cpp
 
 static constexpr const char * kLoraRank = "gt.lora.rank";
 static constexpr const char * kLoraOn   = "gt.lora.on";

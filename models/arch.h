@@ -1,8 +1,8 @@
 // models/arch.h — the table of architectures, and everything that is looked up in it.
 //
-// To add an architecture: write a file like gpt.cpp, which holds its tensors, GGUF keys, checks, graph
+// To add an architecture: write a file like arch/gpt.cpp, which holds its tensors, GGUF keys, checks, graph
 // and presets, and add its row to architectures(). No other file compares names of architectures.
-// Read next: gpt.cpp (the shortest row), arch-parts.h (helpers for rows), blocks.h (graphs).
+// Read next: arch/gpt.cpp (the shortest row), arch-parts.h (helpers for rows), blocks.h (graphs).
 #pragma once
 
 #include "ggml-train/gguf/model-head.h"

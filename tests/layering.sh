@@ -22,7 +22,9 @@ ggml-train        -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train
 
 models            -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train/shard ggml-train/model.h
 models/text       -> ggml-train/base ggml-train/gguf ggml-train/batch.h ggml-train/data.h ggml-train/evaluator.h models
-models/vision     -> ggml-train/base ggml-train/gguf ggml-train/graph ggml-train/batch.h ggml-train/data.h ggml-train/evaluator.h models
+models/arch       -> models
+models/vision     -> ggml-train/base
+models/classifier -> ggml-train/base ggml-train/graph ggml-train/data.h ggml-train/evaluator.h models models/vision
 models/convert    -> ggml-train/base ggml-train/gguf models
 
 optim/math        -> ggml-train/base ggml-train/cuda/demo.h ggml-train/optimizer.h
@@ -46,7 +48,7 @@ comm              -> ggml-train/base ggml-train/peers.h comm/wire comm/store com
 tools/cli         -> ggml-train/base
 tools/hf          -> ggml-train/base tools/cli
 tools/selftest    -> ggml-train/base ggml-train/cuda ggml-train/device ggml-train/graph models optim optim/device optim/math optim/rules comm/local
-tools/classify    -> ggml-train/base ggml-train/gguf models models/vision
+tools/classify    -> ggml-train/base ggml-train/gguf models models/classifier
 tools/inspect     -> ggml-train/base ggml-train/gguf ggml-train/run models models/text models/vision comm/run comm/wire
 tools/train       -> * tools/cli tools/selftest
 tools             -> * tools/classify tools/cli tools/hf tools/inspect tools/selftest tools/train

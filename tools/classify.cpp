@@ -4,10 +4,10 @@
 //   classify -m vit-trained.gguf photos/            accuracy and confusion matrix
 //   classify -m vit-trained.gguf cat.jpg --explain cat-attention.png
 //
-// Read next: models/vision/classifier.h (which training's validation uses too).
+// Read next: models/classifier/classifier.h (which training's validation uses too).
 #include "ggml-train/base/file.h"
-#include "models/vision/explain.h"
-#include "models/vision/mistakes.h"
+#include "models/classifier/explain.h"
+#include "models/classifier/mistakes.h"
 #include "tools/classify/classify-model.h"
 #include "tools/classify/classify-report.h"
 #include "tools/cli/flags.h"

@@ -8,15 +8,15 @@
 //   new-model --from vit.gguf --image 384 --classes 5 -o finer.gguf   for other pictures
 //   new-model --from model.safetensors --classes 5 -o pets.gguf       a ViT of timm or Hugging Face
 //
-// Read next: models/arch.h (the table of architectures), models/gpt.cpp (one of its rows).
+// Read next: models/arch.h (the table of architectures), models/arch/gpt.cpp (one of its rows).
 #include "ggml-train/base/file.h"
 #include "ggml-train/base/text.h"
+#include "models/classifier/adapt-vit.h"
 #include "models/convert/import-vit.h"
 #include "models/init.h"
 #include "models/presets.h"
 #include "models/text/chat-template.h"
 #include "models/text/train-vocab.h"
-#include "models/vision/adapt-vit.h"
 #include "tools/cli/output.h"
 #include "tools/hf/hf.h"
 #include "tools/verbs.h"

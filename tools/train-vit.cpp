@@ -4,9 +4,9 @@
 //   train-vit -m vit.gguf --data photos/
 //   classify  -m vit-trained.gguf cat.jpg
 //
-// Read next: models/vision/picture-data.cpp (pictures as Data), tools/train/run.cpp (a run),
+// Read next: models/classifier/picture-data.cpp (pictures as Data), tools/train/run.cpp (a run),
 // ggml-train/trainer.cpp (one step).
-#include "models/vision/picture-data.h"
+#include "models/classifier/picture-data.h"
 #include "tools/cli/invite.h"
 #include "tools/train/run-devices.h"
 #include "tools/train/run.h"
@@ -32,14 +32,15 @@ const Recipe kRecipes[] = {
       {"schedule", "linear"},
       {"min-lr-ratio", "0"},
       {"rule", "muon"}}},
-    {"fine-tune",
+    {"fine-tune",  // by tests/bench/vit-classes.py
      {{"flip", "1"},
-      {"crop", "0.6"},
+      {"pad", "1"},
       {"smoothing", "0.1"},
       {"stochastic-depth", "0.05"},
-      {"layer-decay", "0.75"},
-      {"ema", "0.99"},
-      {"weight-decay", "0.05"}}},
+      {"weight-decay", "0.05"},
+      {"schedule", "linear"},
+      {"min-lr-ratio", "0"},
+      {"rule", "muon"}}},
 };
 
 struct VitFlags : TrainFlags {

@@ -1,4 +1,4 @@
-// The graph of vit.cpp in ONNX's operators; the only file that includes protobuf.
+// The graph of arch/vit.cpp in ONNX's operators; the only file that includes protobuf.
 #include "models/convert/onnx.h"
 
 #include "ggml-train/base/file.h"

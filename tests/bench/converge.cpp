@@ -4,11 +4,11 @@
 //
 // Prints a line of JSON. The driver, converge.py, prepares the data, runs this for every row of its table,
 // and makes a table and a plot.
+#include "models/classifier/classifier.h"
 #include "models/model-file.h"
 #include "models/presets.h"
 #include "models/text/token-data.h"
 #include "models/text/tokenizer.h"
-#include "models/vision/classifier.h"
 #include "tests/bench/converge-sim.h"
 #include "tools/cli/flags.h"
 

@@ -8,7 +8,7 @@ source "$(dirname "$0")/e2e.inc.sh" e2e-readme "$1" "$2"
 export PATH="$bin:$PATH"
 pages=$(cd "$source_dir" && find README.md CONTRIBUTING.md ggml-train models optim comm tools tests -name '*.md' | sort)
 
-# run_page PAGE FOLDER: the page's commands; ten epochs of images and 300 steps take minutes, so ten and 20 steps do
+# run_page PAGE FOLDER: the page's commands; 26 epochs of images and 300 steps take minutes, so 26 and 20 steps do
 run_page() {
     mkdir -p "$2/books" "$2/build"
     cp text.txt "$2/books/"

@@ -119,7 +119,7 @@ expect 0 "again/model.safetensors" "$bin/export" back.gguf -o again/model.safete
 cmp timm/model.safetensors again/model.safetensors || fail "other weights after export and import"
 cmp timm/config.json again/config.json || fail "another config.json after export and import"
 expect 0 "2 classes" "$bin/new-model" --from timm/model.safetensors --classes 2 --seed 3 -o start.gguf
-expect 0 "trained model" "$bin/train-vit" -m start.gguf --data photos --recipe fine-tune --freeze 1 --steps 3 --batch 8 --threads 1 --out tune --export tuned.gguf
+expect 0 "trained model" "$bin/train-vit" -m start.gguf --data photos --recipe fine-tune --layer-decay 0.75 --freeze 1 --steps 3 --batch 8 --threads 1 --out tune --export tuned.gguf
 expect 0 "tuned/model.safetensors" "$bin/export" tuned.gguf -o tuned/model.safetensors
 python3 - <<'PY' || fail "--freeze 1"
 import json, struct
@@ -154,17 +154,24 @@ head -c 1000 timm/model.safetensors >cut.safetensors
 expect 1 "cut off" "$bin/new-model" --from cut.safetensors -o cut.gguf
 [ ! -e cut.gguf ] || fail "a model from a file that is cut off"
 
-# two hosts with images of their own: the same model
+# two hosts with images of their own, one of them too slow for its whole batch: the same model
 "$bin/hub" --new --name anna --address "127.0.0.1:$("$free_port")" >/dev/null
 echo "ben -" >>hosts.txt
-together="--nodes hosts.txt --steps 30 --batch 16 --threads 1 --min-hosts 2"
-"$bin/train-vit" -m vit.gguf --data idx $together --mixup 0.2 --ema 0.9 --name anna --out anna --export anna.gguf >anna.txt 2>&1 &
+together="--nodes hosts.txt --steps 20 --batch 16 --threads 1 --min-hosts 2"
+GT_TEST_STEP_SECONDS=0.6 "$bin/train-vit" -m vit.gguf --data idx $together --mixup 0.2 --ema 0.9 --name anna --out anna --export anna.gguf >anna.txt 2>&1 &
 pid=$!
-"$bin/train-vit" -m nothing.gguf --data others $together --name ben --out ben --export ben.gguf >ben.txt 2>&1 ||
+GT_TEST_STEP_SECONDS=1.6 "$bin/train-vit" -m nothing.gguf --data others $together --micro 2 --log-every 1 --name ben --out ben --export ben.gguf >ben.txt 2>&1 ||
     { tail -n 5 anna.txt ben.txt; fail "ben failed"; }
 wait $pid || { tail -n 5 anna.txt ben.txt; fail "anna failed"; }
 cmp anna.gguf ben.gguf || fail "anna and ben ended with different models"
 "$bin/classify" -m ben.gguf idx --json >report.json || fail "the shared model can't classify"
+grep -q ' of 16 samples' ben.txt || fail "ben's log does not tell its part of the batch"
+python3 - <<'PY' || fail "anna computes a part of its batch, or ben more than half"
+import json
+for name, most in ("anna", 16), ("ben", 8):
+    n = [row["samples"] for row in map(json.loads, open(f"{name}/metrics.jsonl")) if "samples" in row]
+    assert 2 <= min(n[-5:]) and max(n[-5:]) <= most and (most < 16 or min(n) == 16), (name, n)
+PY
 
 # a folder: damaged files are named and skipped
 expect 1 "has 4 classes, the data 2" "$bin/train-vit" -m vit.gguf --data photos --steps 2 --out c

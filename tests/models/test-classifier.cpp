@@ -1,14 +1,15 @@
 // Image classification: mixup, stochastic depth, image sizes, normalization, counting of answers.
 #include "models/blocks.h"
+#include "models/classifier/adapt-vit.h"
+#include "models/classifier/classifier.h"
+#include "models/classifier/picture-data.h"
 #include "models/init.h"
-#include "models/vision/adapt-vit.h"
-#include "models/vision/classifier.h"
-#include "models/vision/picture-data.h"
 #include "tests/catch.h"
 #include "tests/models/picture-files.h"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 using namespace gt;
 
@@ -160,6 +161,28 @@ TEST_CASE("depth_factors_depend_on_seed_step_host_and_sample_only") {
     }
     CHECK(mean == Approx(1.0).margin(0.1));
     CHECK(n_dropped == Approx(500).margin(60));
+}
+
+TEST_CASE("rates_fall_towards_the_first_block_and_frozen_blocks_have_none") {
+    ModelConfig c    = small_vit();
+    c.layer_decay    = 0.5f;
+    const auto rates = [&] {
+        std::map<std::string, float> by_name;
+        for (const TensorSpec & spec : tensor_specs(c)) {
+            by_name[spec.name] = spec.rate;
+        }
+        return by_name;
+    };
+    auto all = rates();
+    CHECK(all.at("v.patch_embd.weight") == 0.125f);
+    CHECK(all.at("v.blk.0.attn_q.weight") == 0.25f);
+    CHECK(all.at("v.blk.1.ffn_up.bias") == 0.5f);
+    CHECK(all.at("v.cls.weight") == 1.0f);
+    c.n_frozen = 1;
+    all        = rates();
+    CHECK(all.at("v.patch_embd.weight") == 0.0f);
+    CHECK(all.at("v.blk.0.ffn_down.weight") == 0.0f);
+    CHECK(all.at("v.blk.1.attn_q.weight") == 0.5f);
 }
 
 TEST_CASE("positions_are_interpolated_as_timm_does_it") {

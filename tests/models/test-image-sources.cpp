@@ -1,6 +1,7 @@
 // Sources of pictures: folders, IDX, CIFAR; the cache; the page of mistakes.
+#include "models/classifier/mistakes.h"
+#include "models/classifier/page-parts.h"
 #include "models/vision/image-decode.h"
-#include "models/vision/mistakes.h"
 #include "tests/catch.h"
 #include "tests/models/picture-files.h"
 
@@ -265,7 +266,27 @@ TEST_CASE("a_page_shows_the_worst_mistakes", "[images]") {
     const auto  page = read_picture_file(html, 1 << 24, why);
     REQUIRE(page);
     const std::string text(page->begin(), page->end());
-    CHECK((has_text(text, "cat/&lt;10&gt;.jpg") && has_text(text, "90 %")));
+    CHECK((has_text(text, "cat/&lt;10&gt;.jpg") && has_text(text, "90&nbsp;%")));
     CHECK(has_text(text, "src=\"data:image/png;base64,iVBORw0KGgo"));  // a PNG's first bytes
     CHECK_THROWS_AS(write_mistake_page("/nonexistent/x.html", "Title", "", mistakes), Error);
+}
+
+TEST_CASE("curves_have_lines_at_round_numbers_and_no_start_that_flattens_them", "[images]") {
+    const TempFolder folder;
+    const auto       page_of = [&](const char * rows) {
+        return curves_html(folder.write("metrics.jsonl", text_bytes(rows)));
+    };
+    const std::string two = page_of("{\"step\":0,\"loss\":2.3021}\n{\"step\":150,\"loss\":0.9157}\n"
+                                    "{\"step\":150,\"accuracy\":0.6759}\n");
+    for (const char * value : {">0.5<", ">1<", ">1.5<", ">2<", ">2.5<", ">67.6<"}) {
+        CHECK(has_text(two, value));
+    }
+    CHECK(!has_text(two, ">2.3"));
+    const std::string three =
+        page_of("{\"step\":0,\"accuracy\":0.07}\n{\"step\":50,\"accuracy\":0.81}\n"
+                "{\"step\":900,\"accuracy\":0.929}\n");
+    for (const char * value : {">80<", ">85<", ">90<", ">95<"}) {
+        CHECK(has_text(three, value));
+    }
+    CHECK(!has_text(three, ">20<"));
 }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "models/blocks.h"
+#include "models/classifier/classifier.h"
 #include "models/model-file.h"
-#include "models/vision/classifier.h"
 
 namespace gt {
 

@@ -1,7 +1,7 @@
 // tools/classify/classify-report.h — what classify prints: answers per picture, and how often they are right.
 #pragma once
 
-#include "models/vision/classifier.h"
+#include "models/classifier/classifier.h"
 
 namespace gt {
 

@@ -1,4 +1,4 @@
-#include "models/decoder.h"
+#include "models/arch/decoder.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// models/vit.cpp — ViT: patches, class token or mean, erf GELU, a linear classifier; arXiv 2010.11929.
+// models/arch/vit.cpp — ViT: patches, class token or mean, erf GELU, a linear classifier; arXiv 2010.11929.
 // Tensors have the names of llama.cpp's image encoders (`v.*`) plus a classifier `v.cls`; the keys
 // `vit.*` are our own.
 #include "models/arch-parts.h"

@@ -1,6 +1,6 @@
-#include "models/vision/classifier.h"
+#include "models/classifier/classifier.h"
 
-#include "models/vision/mistakes.h"
+#include "models/classifier/mistakes.h"
 
 #include <algorithm>
 #include <cmath>

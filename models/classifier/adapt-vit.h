@@ -1,4 +1,4 @@
-// models/vision/adapt-vit.h — adapts a trained ViT to another image size or other classes.
+// models/classifier/adapt-vit.h — adapts a trained ViT to another image size or other classes.
 #pragma once
 
 #include "models/model-file.h"

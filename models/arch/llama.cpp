@@ -1,5 +1,5 @@
-// models/llama.cpp — Llama (1 to 3.x), Mistral, TinyLlama, SmolLM2: what llama.cpp calls "llama".
-#include "models/decoder.h"
+// models/arch/llama.cpp — Llama (1 to 3.x), Mistral, TinyLlama, SmolLM2: what llama.cpp calls "llama".
+#include "models/arch/decoder.h"
 
 namespace gt {
 

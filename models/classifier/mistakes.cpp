@@ -1,8 +1,8 @@
 // The HTML page of mistakes; the only file that includes stb_image_write.
-#include "models/vision/mistakes.h"
+#include "models/classifier/mistakes.h"
 
 #include "ggml-train/base/file.h"
-#include "models/vision/page-parts.h"
+#include "models/classifier/page-parts.h"
 #include "models/vision/resize.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ static std::string mistakes_html(std::span<const Mistake> mistakes) {
         html += "<figure class=\"mistake\"><img alt=\"\" src=\"data:image/png;base64," +
                 base64(encode_png(thumb.view())) + "\"><figcaption><b>" +
                 html_text(mistake.predicted) +
-                format("</b> %.0f %%<br>is ", 100 * mistake.confidence) +
+                format("</b> %.0f&nbsp;%%<br>is ", 100 * mistake.confidence) +
                 html_text(mistake.true_class) + "<br><small>" + html_text(mistake.name) +
                 "</small></figcaption></figure>\n";
     }

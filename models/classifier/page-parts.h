@@ -1,4 +1,4 @@
-// models/vision/page-parts.h — parts of the HTML page at the end of a run: the confusion matrix, and the curves of the
+// models/classifier/page-parts.h — parts of the HTML page at the end of a run: the confusion matrix, and the curves of the
 // run's log. No scripts, no other files.
 #pragma once
 

@@ -1,9 +1,10 @@
-#include "models/vision/page-parts.h"
+#include "models/classifier/page-parts.h"
 
 #include "ggml-train/base/base.h"
 #include "ggml-train/base/json.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 namespace gt {
@@ -22,7 +23,7 @@ figure.chart text { font-size: 12px; fill: var(--text) }
 svg { max-width: 100%; height: auto }
 .wide { overflow-x: auto }
 table { border-collapse: collapse }
-td, th { padding: 3px 7px; font-weight: normal; text-align: right }
+td, th { padding: 3px 7px; font-weight: normal; text-align: right; white-space: nowrap }
 .matrix td { border: 1px solid var(--line); min-width: 1.6em }
 th.turned { height: 90px; vertical-align: bottom; text-align: center; padding: 0 }
 th.turned span { display: inline-block; writing-mode: vertical-rl; transform: rotate(180deg); max-height: 88px; overflow: hidden }
@@ -31,6 +32,8 @@ th.turned span { display: inline-block; writing-mode: vertical-rl; transform: ro
     h1 { font-size: 1.4em }
     figure.chart { margin-right: 0 }
     figure.mistake { width: 112px; margin: 5px }
+    .matrix { font-size: 11px }
+    .matrix td, .matrix th { padding: 2px }
 }
 </style>
 )";
@@ -86,17 +89,37 @@ Curve thinned(const Curve & curve, size_t n) {
     return out;
 }
 
+// Removes the points before `from`: the steep start would flatten the rest. Not if fewer than two points are left.
+void skip_start(Curve & curve, double from) {
+    const auto kept =
+        std::find_if(curve.begin(), curve.end(), [&](const Point & p) { return p.step >= from; });
+    if (curve.end() - kept > 1) {
+        curve.erase(curve.begin(), kept);
+    }
+}
+
+// A round distance of lines that cuts the range into five parts or fewer.
+double tick(double range) {
+    const double least = std::max(range, 1e-3) / 5;
+    const double power = std::pow(10.0, std::floor(std::log10(least)));
+    return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
+}
+
 // One diagram; a curve and its color and name each.
 struct Line {
     const char * name;
     const char * color;
     Curve        curve;
 };
-std::string chart(const char * title, const std::vector<Line> & lines) {
+std::string chart(const char * title, std::vector<Line> lines) {
     double last = 1, low = 1e300, high = -1e300;
     for (const Line & line : lines) {
+        last = std::max(last, line.curve.empty() ? 0.0 : line.curve.back().step);
+    }
+    for (Line & line : lines) {
+        skip_start(line.curve, last / 20);
+        line.curve = thinned(line.curve, 300);
         for (const Point & p : line.curve) {
-            last = std::max(last, p.step);
             low  = std::min(low, p.value);
             high = std::max(high, p.value);
         }
@@ -104,7 +127,10 @@ std::string chart(const char * title, const std::vector<Line> & lines) {
     if (low > high) {
         return "";
     }
-    const double range = high > low ? high - low : 1.0;
+    const double each  = tick(high - low);
+    low                = each * std::floor(low / each);
+    const auto   n     = std::max(1, static_cast<int>(std::ceil((high - low) / each - 1e-9)));
+    const double range = n * each;
     const auto   x     = [&](double step) { return kLeft + (kWidth - kLeft - 8) * step / last; };
     const auto   y     = [&](double value) {
         return 8 + (kHeight - kBottom - 16) * (1 - (value - low) / range);
@@ -115,8 +141,8 @@ std::string chart(const char * title, const std::vector<Line> & lines) {
         "height=\"%g\" role=\"img\" aria-label=\"%s\">",
         title, kWidth, kHeight, kWidth, kHeight, title
     );
-    for (int i = 0; i <= 4; ++i) {
-        const double value = low + range * i / 4;
+    for (int i = 0; i <= n; ++i) {
+        const double value = low + each * i;
         svg += format(
             "<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" style=\"stroke:var(--line)\"/><text "
             "x=\"%g\" "
@@ -134,7 +160,7 @@ std::string chart(const char * title, const std::vector<Line> & lines) {
         svg += format(
             "<polyline fill=\"none\" stroke-width=\"1.5\" style=\"stroke:%s\" points=\"", line.color
         );
-        for (const Point & p : thinned(line.curve, 300)) {
+        for (const Point & p : line.curve) {
             svg += format("%.1f,%.1f ", x(p.step), y(p.value));
         }
         svg += format(

@@ -1,4 +1,4 @@
-// models/vision/mistakes.h — the worst mistakes of a classifier as an HTML page with the pictures inside.
+// models/classifier/mistakes.h — the worst mistakes of a classifier as an HTML page with the pictures inside.
 #pragma once
 
 #include "models/vision/image-data.h"

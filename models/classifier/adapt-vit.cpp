@@ -1,4 +1,4 @@
-#include "models/vision/adapt-vit.h"
+#include "models/classifier/adapt-vit.h"
 
 #include "models/init.h"
 

@@ -1,4 +1,4 @@
-// models/decoder.h — the decoder that Llama and its relatives share: RoPE, RMSNorm, a gated MLP, grouped heads.
+// models/arch/decoder.h — the decoder that Llama and its relatives share: RoPE, RMSNorm, a gated MLP, grouped heads.
 // A relative is a row made by decoder_arch, in a file of its own.
 #pragma once
 

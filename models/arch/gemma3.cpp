@@ -1,5 +1,5 @@
-// models/gemma3.cpp — Gemma 3 (text): most layers see a window of tokens only, and have a RoPE base of their own.
-#include "models/decoder.h"
+// models/arch/gemma3.cpp — Gemma 3 (text): most layers see a window of tokens only, and have a RoPE base of their own.
+#include "models/arch/decoder.h"
 
 namespace gt {
 

@@ -1,4 +1,4 @@
-#include "models/vision/picture-data.h"
+#include "models/classifier/picture-data.h"
 
 #include "ggml-train/evaluator.h"
 

@@ -1,13 +1,13 @@
-// models/vision/classifier.h — image classification shared by training, validation and `classify`, so
+// models/classifier/classifier.h — image classification shared by training, validation and `classify`, so
 // that all three preprocess a picture in the same way and count the same answers as correct.
 //
 // Read next: image-loader.h (batches), ggml-train/graph/graph.h (logits).
 #pragma once
 
 #include "ggml-train/graph/graph.h"
+#include "models/classifier/page-parts.h"
 #include "models/model-config.h"
 #include "models/vision/image-loader.h"
-#include "models/vision/page-parts.h"
 
 namespace gt {
 

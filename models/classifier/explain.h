@@ -1,4 +1,4 @@
-// models/vision/explain.h — where a ViT looks: the attention of its last block.
+// models/classifier/explain.h — where a ViT looks: the attention of its last block.
 #pragma once
 
 #include "models/blocks.h"

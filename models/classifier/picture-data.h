@@ -1,9 +1,9 @@
-// models/vision/picture-data.h — Data over labelled pictures: batches are made ahead of the step,
+// models/classifier/picture-data.h — Data over labelled pictures: batches are made ahead of the step,
 // validation lists its worst mistakes. Read next: image-loader.h, classifier.h.
 #pragma once
 
 #include "ggml-train/data.h"
-#include "models/vision/classifier.h"
+#include "models/classifier/classifier.h"
 
 namespace gt {
 

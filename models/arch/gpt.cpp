@@ -1,4 +1,4 @@
-// models/gpt.cpp — GPT-2: learned positions, LayerNorm, tanh GELU, tied output. Runs in llama.cpp.
+// models/arch/gpt.cpp — GPT-2: learned positions, LayerNorm, tanh GELU, tied output. Runs in llama.cpp.
 #include "models/arch-parts.h"
 #include "models/blocks.h"
 

@@ -1,5 +1,5 @@
-// models/qwen3.cpp — Qwen3 (dense): a Llama with RMSNorm of every query and key head.
-#include "models/decoder.h"
+// models/arch/qwen3.cpp — Qwen3 (dense): a Llama with RMSNorm of every query and key head.
+#include "models/arch/decoder.h"
 
 namespace gt {
 

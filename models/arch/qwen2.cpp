@@ -1,5 +1,5 @@
-// models/qwen2.cpp — Qwen2 and Qwen2.5: a Llama with biases of queries, keys and values.
-#include "models/decoder.h"
+// models/arch/qwen2.cpp — Qwen2 and Qwen2.5: a Llama with biases of queries, keys and values.
+#include "models/arch/decoder.h"
 
 namespace gt {
 

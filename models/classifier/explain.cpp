@@ -1,4 +1,4 @@
-#include "models/vision/explain.h"
+#include "models/classifier/explain.h"
 
 #include "ggml-train/graph/compute.h"
 #include "ggml-train/graph/graph-inputs.h"
@@ -120,13 +120,12 @@ Picture attention_picture(
     for (int y = 0; y < out.height; ++y) {
         for (int x = 0; x < out.width; ++x) {
             const float hot     = float(heat.pixels[size_t(y) * out.width + x]) / 255.0f;
-            const float warm[3] = {255.0f, 90.0f, 0.0f};
+            const float warm[3] = {255.0f, 110.0f, 0.0f};
             for (int c = 0; c < 3; ++c) {
                 const int    from  = spec.channels == 3 ? c : 0;
                 const size_t at    = (size_t(from) * H + size_t(y / grow)) * W + size_t(x / grow);
                 const float  value = 255.0f * (pixels[at] * spec.deviation[from] + spec.mean[from]);
-                const float  mixed =
-                    (0.35f + 0.65f * hot) * value * (1.0f - 0.4f * hot) + 0.4f * hot * warm[c];
+                const float  mixed = (0.55f - 0.22f * hot) * value + 0.65f * hot * warm[c];
                 out.pixels.push_back(uint8_t(std::lround(std::clamp(mixed, 0.0f, 255.0f))));
             }
         }
