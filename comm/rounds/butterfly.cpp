@@ -10,7 +10,7 @@
 namespace gt {
 
 constexpr size_t kMaxShards    = 4096;
-constexpr int    kFetchThreads = 4;
+constexpr int    kFetchThreads = 8;
 constexpr Millis kShardPoll{200};  // one long poll for a shard
 constexpr Millis kShardPause{50};
 
@@ -85,19 +85,30 @@ void Butterfly::put_back() {
     }
 }
 
+// What we have put ourselves; null: nothing under that key.
+const Bytes * Butterfly::own(uint64_t index, const std::string & key) const {
+    const auto shards = shards_.find(index);
+    if (shards == shards_.end()) {
+        return nullptr;
+    }
+    const auto found = shards->second.find(key);
+    return found == shards->second.end() ? nullptr : &found->second;
+}
+
 std::optional<Bytes> Butterfly::get(uint64_t index, const Shard & shard, int number, Time give_up) {
+    const std::string key = paths_.shard(index, shard.host, shard.incarnation, number);
     while (true) {
         try {
-            const auto value =
-                store_.get(paths_.shard(index, shard.host, shard.incarnation, number), kShardPoll);
-            const auto frame = value ? parse_frame(*value) : std::nullopt;
-            auto       text =
+            const Bytes * held  = own(index, key);
+            const auto    value = held ? std::optional(*held) : store_.get(key, kShardPoll);
+            const auto    frame = value ? parse_frame(*value) : std::nullopt;
+            auto          text =
                 frame
-                          ? open_sealed(
-                                keys_, shard_context(keys_, index, shard.host, shard.incarnation, number),
-                                frame->payload
-                            )
-                          : std::nullopt;
+                             ? open_sealed(
+                                   keys_, shard_context(keys_, index, shard.host, shard.incarnation, number),
+                                   frame->payload
+                               )
+                             : std::nullopt;
             if (text && text->size() == shard.size && digest256(*text) == shard.digest) {
                 return text;
             }
@@ -121,8 +132,8 @@ std::vector<std::optional<Bytes>> Butterfly::get_all(const std::vector<Wanted> &
             out[i] = get(wanted[i].index, *wanted[i].shard, wanted[i].number, give_up);
         }
     });
-    for (const auto & bytes : out) {
-        client_.count(0, bytes ? bytes->size() : 0);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        client_.count(0, out[i] && wanted[i].shard->host != host_ ? out[i]->size() : 0);
     }
     return out;
 }
