@@ -183,7 +183,7 @@ TEST_CASE("local_steps_on_a_device_are_those_of_the_host", "[device]") {
     }
     SECTION("muon, overlap") {
         options.rule    = "auto";
-        options.overlap = true;
+        options.overlap = 1;
     }
     SECTION("diloco") {
         options = {.replicator = "diloco", .rule = "adamw", .every = 2};
@@ -206,7 +206,7 @@ TEST_CASE("local_steps_on_a_device_are_those_of_the_host", "[device]") {
             round.messages.clear();
         }
         for (Optimizer * optimizer : {twins.on_host.get(), twins.on_device.get()}) {
-            const Round & due = options.overlap ? travelling : round;
+            const Round & due = options.overlap > 0 ? travelling : round;
             if (!due.has_mine && due.step == 3) {
                 optimizer->take_back(3);
             }
