@@ -94,9 +94,8 @@ struct OptimOptions {
         );
         visit(
             "overlap", overlap,
-            "steps that a round may travel while the next gradients are computed; -1: a fifth of "
-            "the "
-            "steps between exchanges",
+            "steps that a round travels while the next gradients are computed; -1: a fifth of "
+            "those between two exchanges",
             {}, -1
         );
         visit("chunk", chunk, "demo, sparseloco: chunk of a matrix (64x64) or flat tensor (4096)");
