@@ -6,7 +6,7 @@
 //       while (auto round = peers.missed(nothing_in_flight)) { apply(*round); }
 //       gradient();
 //       while (auto round = peers.missed(true)) { apply(*round); }
-//       peers.publish(step, n_samples, optimizer.prepare(step, lr).message);
+//       peers.publish(step, n_samples, optimizer.prepare(step, lr).message);  // unless it is empty
 //       apply(peers.collect(step - overlap));
 //   }
 //
@@ -48,6 +48,7 @@ struct RoundInfo {
     std::vector<std::string> in, late;  // hosts whose messages count; members that missed the round
     uint64_t                 up_bytes = 0, down_bytes = 0;  // traffic of all rounds since the start
     double                   pace_s   = 0.0;                // duration of recent rounds; 0: unknown
+    double                   age_s    = 0.0;                // since it was there to be collected
     bool                     validate = false;              // this host validates after this round
     std::vector<HostReport>  hosts;                         // all, for the status page
 };
@@ -127,15 +128,16 @@ public:
     // Our place in the run, to be saved with our own checkpoint.
     [[nodiscard]] virtual Bytes mark() = 0;
 
-    // Starts sending our message for a step and returns. An empty message: no round this step.
+    // Starts sending our message for a step, and returns. A step without a message has no round.
     virtual void publish(uint64_t step, uint64_t n_samples, Bytes message) = 0;
 
     // The next round that closed without a message of ours; null if there is none. To be applied
-    // before the next publish. admission: also waits until the run has admitted this host.
+    // before the next publish. admission: also waits until the run has admitted this host. May let a
+    // message in flight travel on in the background: then null until its round is collected.
     [[nodiscard]] virtual std::optional<Collected> missed(bool admission) = 0;
 
-    // Waits for the round of a published step; returns at once if the message was empty. Steps are
-    // collected in the order in which they were published.
+    // Waits for the round of a published step. Steps are collected in the order in which they were
+    // published.
     [[nodiscard]] virtual Collected collect(uint64_t step) = 0;
 
     // Leaves the run for a while; uploads end first. The next call of missed(true) returns to it: the

@@ -49,14 +49,17 @@ StepResult Trainer::train() {
     }
     result.step   = step_;
     result.n_sent = publish(std::move(ours.message));
-    in_flight_.push_back(step_++);
+    if (result.n_sent == 0) {
+        apply({.step = step_, .messages = {}, .has_mine = true});  // no round is due
+    }
+    step_ = result.step + 1;
 
     // the one slow call: messages of all hosts, in the order in which every host applies them
-    const uint64_t travel =
-        result.n_sent > 0 ? options_.overlap : 0;  // an empty message has no round
-    while (in_flight_.size() > travel && !is_stopped_) {
+    while (!in_flight_.empty() && in_flight_.front() + options_.overlap <= result.step &&
+           !is_stopped_) {
         collect(result);
     }
+    result.validate = validates_;
     return result;
 }
 
@@ -117,15 +120,20 @@ double Trainer::gradient(const Batch & batch, float loss_scale) {
     return last_.loss;
 }
 
-// Rank 0 sends the host's message. Returns its size.
+// Rank 0 sends the host's message, if a round is due. Returns its size.
 size_t Trainer::publish(Bytes message) {
     const size_t n = from_first(ranks_, [&] {
         const size_t n_bytes = message.size();
-        peers_.publish(step_, n_unsent_, std::move(message));
+        if (n_bytes > 0) {
+            peers_.publish(step_, n_unsent_, std::move(message));
+        }
         return n_bytes;
     });
-
-    n_unsent_ = n > 0 ? 0 : n_unsent_;
+    if (n > 0) {
+        in_flight_.push_back(step_);
+        published_ = seconds();
+        n_unsent_  = 0;
+    }
     return n;
 }
 
@@ -154,7 +162,9 @@ void Trainer::collect(StepResult & result) {
     const auto   collected = from_first(ranks_, [&] {
         return std::make_shared<const Collected>(peers_.collect(in_flight_.front()));
     });
-    result.waited += seconds() - from;
+    const double to        = seconds();
+    result.waited += to - from;
+    hidden_ = std::max(0.0, std::min(from, to - collected->info.age_s) - published_);
     finish(*collected, result);
 }
 
@@ -199,14 +209,19 @@ void Trainer::apply(const Round & round) {
 void Trainer::note(const Collected & collected, StepResult & result) {
     const Round &     round = collected.round;
     const RoundInfo & info  = collected.info;
-    result.validate         = info.validate;
     if (!info.in.empty() || !info.late.empty()) {
         result.round = round.step;
         result.info  = info;
+        validates_   = info.validate;
     }
     if (!round.messages.empty()) {
-        const uint64_t n_steps = std::max<uint64_t>(1, round.step - applied_);
-        pace_.others(info.pace_s / static_cast<double>(n_steps * (1 + options_.overlap)));
+        // The pace is the time from the opening of a round, i.e. the end of the one before; with overlap
+        // the steps of a message begin before that. If the round before is still open when a message is
+        // sent, the time counts from the opening of that one (comm/sequencer/membership.h).
+        const uint64_t n_steps  = std::max<uint64_t>(1, round.step - applied_);
+        const bool     is_twice = options_.overlap >= n_steps;
+        const double   all      = is_twice ? info.pace_s / 2.0 : info.pace_s + hidden_;
+        pace_.others(info.pace_s > 0.0 ? all / static_cast<double>(n_steps) : 0.0);
         applied_ = round.step;
     }
 }
@@ -277,6 +292,7 @@ void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
     step_    = joined->n_slices > 0 ? joined->step : std::max(step_, joined->step);
     applied_ = joined->step - 1;
     in_flight_.assign(joined->in_flight.begin(), joined->in_flight.end());
+    published_ = seconds();
     shards_.share_weights();
 }
 

@@ -17,7 +17,7 @@ namespace gt {
 
 struct TrainerOptions {
     float    clip    = 1.0f;  // maximum norm of the gradient; 0: no limit
-    uint64_t overlap = 0;     // 1: a round travels while the next gradient is computed
+    uint64_t overlap = 0;     // steps that a round travels while the next gradients are computed
     uint64_t steps   = 0;     // length of the run; 0: endless
     float    loss_scale =
         1.0f;           // half precision: factor on the loss, halved while a gradient overflows
@@ -42,7 +42,7 @@ struct StepResult {
     double  grad_norm = 0.0;  // before clipping
     float   lr        = 0.0f;
     size_t  n_sent    = 0;      // bytes of our message
-    uint64_t  round   = 0;      // step of the last round applied; with overlap the step before
+    uint64_t  round   = 0;      // step of the last round applied; with overlap an earlier step
     RoundInfo info;             // of that round
     double    waited   = 0.0;   // seconds spent waiting for other hosts
     bool      validate = true;  // this host validates after this step
@@ -101,10 +101,13 @@ private:
     Schedule             schedule_;
     TrainerOptions       options_;
     Pace                 pace_;
-    uint64_t             step_ = 0;        // the next one
-    std::deque<uint64_t> in_flight_;       // steps published, not yet collected
-    uint64_t             n_unsent_   = 0;  // samples behind the next message
-    uint64_t             applied_    = 0;  // step of the last round with messages
+    uint64_t             step_ = 0;           // the next one
+    std::deque<uint64_t> in_flight_;          // steps published, not yet collected
+    double               published_  = 0;     // when the last of them was
+    double               hidden_     = 0;     // seconds that its round travelled while we computed
+    uint64_t             n_unsent_   = 0;     // samples behind the next message
+    uint64_t             applied_    = 0;     // step of the last round with messages
+    bool                 validates_  = true;  // this host validates, as the last round has it
     bool                 is_stopped_ = false;
 
     struct {

@@ -2,6 +2,7 @@
 #include "optim/fixed-run.h"
 
 #include "optim/optim.h"
+#include "optim/wire/shares.h"
 
 namespace gt {
 
@@ -15,6 +16,10 @@ struct FixedHost {
         for (size_t i = 0; i < weight.size(); ++i) {
             weight[i] = random_uniform(random_bits(7, i)) - 0.5f;
         }
+        optimizer = make_optimizer(options, params(), workers);
+    }
+
+    std::vector<ParamView> params() {
         const auto param = [&](const char * name, ParamKind kind, size_t at, int64_t cols,
                                int64_t rows) {
             ParamView view{.name = name, .ne = {cols, rows, 1, 1}, .kind = kind};
@@ -23,12 +28,9 @@ struct FixedHost {
             view.grad    = std::span(grad).subspan(at, static_cast<size_t>(cols * rows));
             return view;
         };
-        optimizer = make_optimizer(
-            options,
-            {param("matrix", ParamKind::matrix, 0, 40, 24),
-             param("vector", ParamKind::vector, size_t{40} * 24, 50, 1)},
-            workers
-        );
+        return {
+            param("matrix", ParamKind::matrix, 0, 40, 24),
+            param("vector", ParamKind::vector, size_t{40} * 24, 50, 1)};
     }
 
     Bytes prepare(uint64_t step) {
@@ -43,6 +45,20 @@ struct FixedHost {
     std::unique_ptr<Optimizer> optimizer;
 };
 
+// As the hosts of a run compute it, in one share.
+Bytes mean_of(const std::vector<ParamView> & params, const Round & round) {
+    std::vector<Bytes>    shares;
+    std::vector<uint64_t> weights;
+    for (const Message & message : round.messages) {
+        shares.push_back(split_shares(params, message.bytes, 1)[0]);
+        weights.push_back(message.weight);
+    }
+    std::string why;
+    const auto  mean = mean_share(params, shares, weights, why);
+    GT_CHECK(mean, "shares of valid messages have a mean");
+    return *join_means({&*mean, 1}, why);
+}
+
 uint64_t digest_of_run(const OptimOptions & options, uint64_t digest) {
     Workers   workers(1);
     FixedHost hosts[] = {{0, options, workers}, {1, options, workers}};
@@ -55,6 +71,11 @@ uint64_t digest_of_run(const OptimOptions & options, uint64_t digest) {
                 round.messages.push_back({std::to_string(host.id), 1 + host.id, std::move(message)}
                 );
             }
+        }
+        if (is_dense(options) && !round.messages.empty()) {
+            const Bytes mean = mean_of(hosts[0].params(), round);
+            digest           = digest64(mean, digest);
+            round.messages   = {{"", 1, mean}};
         }
         for (FixedHost & host : hosts) {
             host.optimizer->apply(round);
@@ -69,11 +90,12 @@ uint64_t digest_of_run(const OptimOptions & options, uint64_t digest) {
 
 uint64_t fixed_run_digest() {
     uint64_t digest = 0;
-    for (const char * replicator : {"loco", "demo", "random"}) {
+    for (const char * replicator : {"loco", "demo", "random", "diloco"}) {
         for (const char * rule : {"muon", "adamw"}) {
             OptimOptions options;
             options.replicator = replicator;
             options.rule       = rule;
+            options.every      = options.replicator == "diloco" ? 2 : 1;
             digest             = digest_of_run(options, digest);
         }
     }

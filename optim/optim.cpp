@@ -74,7 +74,7 @@ struct Resolved {
     Wire                  wire;
     bool                  sign, restore_norm;
     float                 correction;
-    uint64_t              every, fragments;
+    uint64_t              every, fragments, overlap;
     ChunkTarget           chunk;
 
     bool sends() const { return replicator.make != nullptr; }
@@ -98,6 +98,7 @@ static Resolved resolve(const OptimOptions & o) {
     const ReplicatorRow & row   = find_row("replicator", replicators(), o.replicator);
     const RuleRow &       rule  = find_row("rule", rules(), o.rule == "auto" ? row.rule : o.rule);
     const bool            signs = row.scheme == Scheme::momentum && rule.signs_momentum;
+    const uint64_t        every = o.every == 0 ? row.every : o.every;
     return {
         .replicator   = row,
         .rule         = rule,
@@ -105,9 +106,10 @@ static Resolved resolve(const OptimOptions & o) {
         .sign         = is_on(o.sign, signs),
         .restore_norm = is_on(o.restore_norm, row.restores_norm),
         .correction   = o.correction >= 0.0f ? o.correction : row.correction,
-        .every        = o.every == 0 ? row.every : o.every,
+        .every        = every,
         .fragments = row.fragments == 0 || o.fragments == 0 ? std::max<uint64_t>(1, row.fragments)
                                                             : o.fragments,
+        .overlap   = o.overlap < 0 ? every / 5 : static_cast<uint64_t>(o.overlap),
         .chunk     = parse_chunk(o.chunk)};
 }
 
@@ -158,8 +160,15 @@ void check_options(const OptimOptions & o) {
     if (o.fragments > 1024) {
         throw Error("fragments must be at most 1024");
     }
-    if (o.overlap && has_local_steps(o) && r.sends() && r.every * r.fragments < 2) {
-        throw Error(o.replicator + " with overlap needs at least 2 steps per round");
+    // local steps: the change since the last round must not be sent twice
+    const uint64_t most =
+        has_local_steps(o) ? std::min(r.every, r.every * r.fragments - 1) : r.every;
+    if (r.sends() && r.overlap > most) {
+        throw Error(format(
+            "overlap must be at most %llu: %s exchanges every %llu steps",
+            static_cast<unsigned long long>(most), o.replicator.c_str(),
+            static_cast<unsigned long long>(r.every)
+        ));
     }
 }
 
@@ -173,6 +182,11 @@ uint64_t steps_per_round(const OptimOptions & options) {
     return r.sends() ? r.every : 1;
 }
 
+uint64_t overlap_of(const OptimOptions & options) {
+    const Resolved r = resolve(options);
+    return r.sends() ? r.overlap : 0;
+}
+
 uint64_t rounds_per_cycle(const OptimOptions & options) {
     return resolve(options).fragments;
 }
@@ -182,12 +196,12 @@ uint64_t rounds_per_cycle(const OptimOptions & options) {
 static uint64_t layout_digest(const OptimOptions & o, const Resolved & r, const Shapes & shapes) {
     // 32: the former default, so that the digests of other replicators stay
     std::string text = format(
-        "%s %s %s %lld %.9g %.9g %.9g %llu %llu %d %.9g %.9g %d %.9g %.9g %.9g %.9g %.9g %.9g %d",
+        "%s %s %s %lld %.9g %.9g %.9g %llu %llu %d %.9g %.9g %d %.9g %.9g %.9g %.9g %.9g %.9g %llu",
         r.replicator.name, r.rule.name, o.chunk.c_str(),
         static_cast<long long>(o.top_k > 0 ? o.top_k : 32), o.rate, o.decay, o.residual_decay,
         static_cast<unsigned long long>(r.every), static_cast<unsigned long long>(o.seed), r.sign,
         o.clip_messages, o.weight_decay, o.decay_all, o.beta1, o.beta2, o.eps, o.muon_momentum,
-        o.outer_lr, o.outer_momentum, o.overlap
+        o.outer_lr, o.outer_momentum, static_cast<unsigned long long>(r.overlap)
     );
     text += o.subtract != 1.0f ? format(" subtract %.9g", o.subtract) : "";
     text += r.replicator.sparse && o.top_k == 0 ? format(" density %.9g", o.density) : "";
@@ -242,7 +256,7 @@ make_layout(const OptimOptions & o, const Resolved & r, const Units & units) {
     settled.fragments    = r.fragments;
     return std::make_unique<Layout>(
         units, head, r.every, r.replicator.make(settled, units.shapes(), r.wire),
-        r.replicator.dense ? make_dense(o, units.shapes(), Wire::fp32) : nullptr
+        r.replicator.dense ? make_dense(o, units.shapes(), mean_wire(r.wire)) : nullptr
     );
 }
 
@@ -310,7 +324,7 @@ static std::unique_ptr<Optimizer> make_plain(
          .correction   = correction_of_round(r.correction, o.muon_momentum, r.every * r.fragments),
          .fragments    = r.fragments,
          .sign         = r.sign,
-         .overlap      = o.overlap},
+         .overlap      = r.overlap > 0},
         std::move(on_device), device
     );
 }
@@ -367,6 +381,16 @@ message_bytes(const OptimOptions & options, const std::vector<ParamView> & param
     }
     const Replicator & replicator = layout->replicator();
     return layout->offsets(replicator, layout->plan(replicator, step)).back();
+}
+
+int64_t means_bytes(const OptimOptions & options, const std::vector<ParamView> & params) {
+    int64_t sum = 0;
+    for (const ParamView & param : params) {
+        const TensorShape shape = shape_of(param);
+        const int64_t     rows  = shape.is_vector ? 1 : shape.rows;
+        sum += rows * dense_bytes(mean_wire(resolve(options).wire), shape.size() / rows);
+    }
+    return is_dense(options) ? sum : 0;
 }
 
 std::string check_message(

@@ -60,9 +60,10 @@ struct OptimOptions {
     float       muon_momentum = 0.9f;
     KindOptions matrix, embedding, vector;
 
-    float clip_messages = 2.0f;   // most norm of a message, times the round's median; 0: any
-    bool  overlap       = false;  // a round is applied after the next step's prepare
-    float ema           = 0.0f;   // decay of a running average of the weights; 0: none
+    float   clip_messages = 2.0f;  // most norm of a message, times the round's median; 0: any
+    int64_t overlap       = -1;    // a round is applied after the prepare of this many steps
+                                   // later; below 0: the replicator's default
+    float ema = 0.0f;              // decay of a running average of the weights; 0: none
 
     // The flags of the optimizer: every field. All hosts of a run must agree on them. "new,old": the
     // second name is an alias.
@@ -92,7 +93,10 @@ struct OptimOptions {
             "--up-limit and --day-cap"
         );
         visit(
-            "overlap", overlap, "exchange a round while the next gradient is computed", {"0", "1"}
+            "overlap", overlap,
+            "steps that a round travels while the next gradients are computed; -1: a fifth of "
+            "those between two exchanges",
+            {}, -1
         );
         visit("chunk", chunk, "demo, sparseloco: chunk of a matrix (64x64) or flat tensor (4096)");
         visit("density", density, "demo, sparseloco: fraction of the values sent", {}, 0, 1);
@@ -165,8 +169,8 @@ std::string default_replicator(bool alone);
 double default_lr_factor(const OptimOptions & options);
 
 // Whether messages are averaged in shares (wire/shares.h) instead of fetched whole: dense ones of 8 bits
-// per value and more. Means are fp32, so whole messages of fewer bits are the smaller download for up to
-// 16 hosts.
+// per value and more. Means have 16 bits, so whole messages of fewer bits are the smaller download for up
+// to 4 hosts, and on lines with a fifth of the rate upwards as fast for up to 8.
 bool is_dense(const OptimOptions & options);
 
 // Whether hosts update their own weights between rounds, so that weights differ there.
@@ -184,6 +188,9 @@ bool has_graph(const OptimOptions & options);
 
 // Steps between exchanges: hosts have equal weights after each multiple of it. 1 without exchanges.
 uint64_t steps_per_round(const OptimOptions & options);
+
+// Steps that a round may travel before it is applied: at most steps_per_round.
+uint64_t overlap_of(const OptimOptions & options);
 
 // Rounds after which every weight has been exchanged once; the sizes of messages repeat then.
 uint64_t rounds_per_cycle(const OptimOptions & options);
@@ -211,6 +218,9 @@ int64_t cut_rows(const OptimOptions & options, const ParamView & param);
 // may be empty.
 int64_t
 message_bytes(const OptimOptions & options, const std::vector<ParamView> & params, uint64_t step);
+
+// Bytes of the means of all shares of a round; 0 if it has none.
+int64_t means_bytes(const OptimOptions & options, const std::vector<ParamView> & params);
 
 // Returns why apply would skip this message in the round of `step`, or an empty string.
 std::string check_message(

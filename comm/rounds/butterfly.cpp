@@ -10,7 +10,7 @@
 namespace gt {
 
 constexpr size_t kMaxShards    = 4096;
-constexpr int    kFetchThreads = 4;
+constexpr int    kFetchThreads = 8;
 constexpr Millis kShardPoll{200};  // one long poll for a shard
 constexpr Millis kShardPause{50};
 
@@ -74,13 +74,25 @@ void Butterfly::put_back() {
     }
 }
 
+// What we have put ourselves; null: nothing under that key.
+const Bytes * Butterfly::own(uint64_t index, const std::string & key) const {
+    const auto shards = shards_.find(index);
+    if (shards == shards_.end()) {
+        return nullptr;
+    }
+    const auto found = shards->second.find(key);
+    return found == shards->second.end() ? nullptr : &found->second;
+}
+
 std::optional<Bytes> Butterfly::get(uint64_t index, const Shard & shard, int number, Time give_up) {
-    const MessageId id{index, shard.host, shard.incarnation};
+    const MessageId   id{index, shard.host, shard.incarnation};
+    const std::string key = paths_.shard(id, number);
     while (true) {
         try {
-            auto text = open_frame(
-                keys_, shard_context(keys_, id, number),
-                store_.get(paths_.shard(id, number), kShardPoll)
+            const Bytes * held = own(index, key);
+            auto          text = open_frame(
+                         keys_, shard_context(keys_, id, number),
+                held ? std::optional(*held) : store_.get(key, kShardPoll)
             );
             if (text && text->size() == shard.size && digest256(*text) == shard.digest) {
                 return text;
@@ -105,8 +117,8 @@ std::vector<std::optional<Bytes>> Butterfly::get_all(const std::vector<Wanted> &
             out[i] = get(wanted[i].index, *wanted[i].shard, wanted[i].number, give_up);
         }
     });
-    for (const auto & bytes : out) {
-        client_.count(0, bytes ? bytes->size() : 0);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        client_.count(0, out[i] && wanted[i].shard->host != host_ ? out[i]->size() : 0);
     }
     return out;
 }

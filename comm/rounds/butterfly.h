@@ -60,8 +60,6 @@ public:
     // Puts our shards again: the store has lost them.
     void put_back();
 
-    bool is_busy() const { return work_.has_value(); }  // between inputs and outputs
-
 private:
     struct Shard {
         std::string host;
@@ -87,6 +85,7 @@ private:
         const Shard * shard  = nullptr;
         int           number = 0;
     };
+    const Bytes *        own(uint64_t index, const std::string & key) const;
     std::optional<Bytes> get(uint64_t index, const Shard & shard, int number, Time give_up);
     std::vector<std::optional<Bytes>> get_all(const std::vector<Wanted> & wanted);
     void put(uint64_t index, uint64_t needed_until, int number, std::span<const uint8_t> bytes);

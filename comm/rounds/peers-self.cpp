@@ -53,7 +53,7 @@ public:
         out.round.step = out.round.mine = step;
         out.round.has_mine              = true;
         while (!sent_.empty() && sent_.front().step <= step) {
-            if (sent_.front().step == step && !sent_.front().message.bytes.empty()) {
+            if (sent_.front().step == step) {
                 out.round.messages.push_back(std::move(sent_.front().message));
             }
             sent_.pop_front();

@@ -4,6 +4,7 @@
 #include "comm/rounds/shared-checkpoint.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gt {
 
@@ -77,6 +78,11 @@ void StorePeers::pause() {
 
 // Finishes uploads, unless they fail already, and says goodbye.
 void StorePeers::leave() {
+    if (ahead_.joinable()) {
+        is_leaving_ = true;
+        ahead_.join();
+        is_leaving_ = false;
+    }
     try {
         if (messages_.trouble().empty()) {
             messages_.drain(options_.drain / 4);
@@ -97,25 +103,15 @@ public:
 
 }  // namespace
 
-// Throws Stopped if the user wants to stop. A dense exchange has no place in a mark: it is completed
-// first or, if that takes long, given up with all since the last checkpoint.
-void StorePeers::check_stop(Time since, const std::string & for_what) {
-    if (!options_.stop || !options_.stop()) {
-        return;
-    }
-    if (!butterfly_ || !butterfly_->is_busy()) {
+// Throws Stopped if the user wants to stop.
+void StorePeers::check_stop(const std::string & for_what) const {
+    if (is_leaving_ || (options_.stop && options_.stop())) {
         throw Stopped("stopped while waiting " + for_what);
-    }
-    if (now() - since > options_.lost_after) {
-        throw Error(
-            "stopped while waiting " + for_what +
-            ", within an exchange; run the same command to resume from the last checkpoint"
-        );
     }
 }
 
 void StorePeers::wait_or_give_up(Time since, const std::string & for_what, Millis pause) {
-    check_stop(since, for_what);
+    check_stop(for_what);
     const auto  waited  = std::chrono::duration_cast<std::chrono::seconds>(now() - since);
     std::string trouble = messages_.trouble();
     trouble             = trouble.empty() ? "" : "; our upload fails: " + trouble;
@@ -164,7 +160,7 @@ Joined StorePeers::join(std::span<const uint8_t> mark, bool fresh) {
     slices_.closed(kNone - 1);  // slices of a state that we do not have any more
     slices_.restart(0);
     newest_order_ = 0;
-    empty_.clear();
+    place_.clear();
     orders_[kNone] = 0;
     joined_        = start->checkpoint.value_or(CheckpointList{});
     return {
@@ -212,25 +208,46 @@ bool StorePeers::is_behind(bool admission) {
 }
 
 std::optional<Collected> StorePeers::missed(bool admission) {
+    if (ahead_.joinable() || found_) {
+        return std::nullopt;
+    }
     try {
         if (!is_behind(admission)) {
+            go_ahead();
             return std::nullopt;
         }
-        check_stop(now(), "for a round");  // rounds that are there are replayed without waiting
-        return collect_next();
+        check_stop("for a round");  // rounds that are there are replayed without waiting
+        return collect_here();
     } catch (const Stopped &) {
         return Collected{.is_stopped = true};
     }
 }
 
 void StorePeers::publish(uint64_t step, uint64_t n_samples, Bytes message) {
-    if (message.empty()) {
-        empty_.push_back(step);
-    } else if (butterfly_) {
+    if (butterfly_) {
         butterfly_->publish(step, n_samples, message);
     } else {
         client_.publish(step, Phase::single, n_samples, message);
     }
+    go_ahead();
+}
+
+// Begins to collect the round of our message in flight, if there is one.
+void StorePeers::go_ahead() {
+    if (!options_.ahead || ahead_.joinable() || client_.n_in_flight() == 0) {
+        return;
+    }
+    place_ = mark();
+    ahead_ = std::thread([this] {
+        try {
+            found_    = collect_next();
+            found_at_ = now();
+        } catch (const Stopped &) {
+            // collect() continues, or stops
+        } catch (...) {
+            failed_ = std::current_exception();
+        }
+    });
 }
 
 OpenedRound StorePeers::next() {
@@ -263,19 +280,33 @@ OpenedRound StorePeers::next() {
     }
 }
 
-Collected StorePeers::collect(uint64_t step) {
-    if (const auto it = std::find(empty_.begin(), empty_.end(), step); it != empty_.end()) {
-        empty_.erase(it);
-        Collected out;
-        out.round.step     = step;
-        out.round.has_mine = true;
+Collected StorePeers::collect(uint64_t) {
+    if (ahead_.joinable()) {
+        ahead_.join();
+    }
+    if (failed_) {
+        std::rethrow_exception(std::exchange(failed_, nullptr));
+    }
+    if (found_) {
+        Collected out  = std::move(*found_);
+        out.info.age_s = std::chrono::duration<double>(now() - found_at_).count();
+        found_.reset();
+        place_.clear();
         return out;
     }
     try {
-        return collect_next();
+        return collect_here();
     } catch (const Stopped &) {
         return Collected{.is_stopped = true};
     }
+}
+
+// On the caller's thread. If that stops, place_ stays: what of the round was done is done again.
+Collected StorePeers::collect_here() {
+    place_        = mark();
+    Collected out = collect_next();
+    place_.clear();
+    return out;
 }
 
 // The next round of the chain. A dense one is complete after several commits.

@@ -1,7 +1,9 @@
 // comm/rounds/peers-store.h — Peers over any Store: RoundClient plus waiting and threads.
 //
 // The caller's thread follows the chain. Two threads upload, one messages and one checkpoint slices,
-// so that a large slice never delays a small message. collect waits for the commit only.
+// so that a large slice never delays a small message. collect waits for the commit only. With `ahead`
+// another thread follows the chain from publish to the end of the round, and collect waits for it: so all
+// of an exchange travels while the caller computes.
 // Read next: round-client.h (the protocol itself), butterfly.h (dense exchanges), protocol.md.
 #pragma once
 
@@ -10,6 +12,8 @@
 #include "ggml-train/peers.h"
 
 #include <atomic>
+#include <exception>
+#include <thread>
 
 namespace gt {
 
@@ -23,6 +27,8 @@ struct StorePeersOptions {
     Millis      drain{60'000};           // at the end, for unfinished uploads
 
     bool observe = false;  // follows the rounds, never publishes
+
+    bool ahead = false;  // rounds are collected in the background; one message in flight at most
 
     std::optional<DenseCodec> dense;  // set: every message is exchanged through a butterfly
 
@@ -39,7 +45,7 @@ public:
 
     Joined                   join(std::span<const uint8_t> mark, bool fresh) override;
     std::optional<Bytes>     slice(int i) override;
-    Bytes                    mark() override { return client_.mark(); }
+    Bytes                    mark() override { return place_.empty() ? client_.mark() : place_; }
     void                     publish(uint64_t step, uint64_t n_samples, Bytes message) override;
     std::optional<Collected> missed(bool admission) override;
     Collected                collect(uint64_t step) override;
@@ -48,6 +54,8 @@ public:
 
 private:
     bool                is_behind(bool admission);
+    void                go_ahead();
+    Collected           collect_here();
     Collected           collect_next();
     OpenedRound         next();
     Collected           to_collected(OpenedRound opened);
@@ -57,7 +65,7 @@ private:
     void                restore();
     void                keep_records();
     void                leave();
-    void                check_stop(Time since, const std::string & for_what);
+    void                check_stop(const std::string & for_what) const;
     void                wait_or_give_up(Time since, const std::string & for_what, Millis pause);
 
     Store &                      store_;
@@ -65,13 +73,22 @@ private:
     StorePeersOptions            options_;
     std::map<uint64_t, uint64_t> orders_;           // index of a checkpoint by its step
     std::atomic<uint64_t>        newest_order_{0};  // older checkpoints are not written any more
-    std::vector<uint64_t>        empty_;            // steps that were published without a message
     CheckpointList               joined_;           // the checkpoint that join() named
     std::map<std::string, Bytes> records_;          // settings and model, in case the store is lost
     Uploader                     messages_, slices_;
     RoundClient                  client_;
     std::optional<Butterfly>     butterfly_;
     uint64_t                     n_logged_ = 0;
+
+    // Our place before the round that is being collected, which may take several commits; else empty.
+    Bytes place_;
+
+    // Collects in the background: has client_ and butterfly_ until it is joined.
+    std::thread              ahead_;
+    std::optional<Collected> found_;
+    Time                     found_at_{};
+    std::exception_ptr       failed_;
+    std::atomic<bool>        is_leaving_{false};
 };
 
 }  // namespace gt

@@ -407,7 +407,7 @@ void Membership::update_hosts(Commit & commit, Time now) const {
         host.member       = is_live(host, now);
         host.removed |= removed_.contains(host.name);
         host.history = static_cast<uint8_t>(host.history << 1 | (listed ? 1 : 0));
-        if (listed) {
+        if (listed && commit.phase != Phase::outputs) {  // these carry means, no residual
             host.last_listed = commit.index;
         }
         const auto hello = hellos_.find(host.name);

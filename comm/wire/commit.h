@@ -35,7 +35,7 @@ struct CommitHost {
     bool        member      = false;  // takes part in the next round
     bool        removed     = false;  // by hand, for good
     uint64_t    since       = 0;      // index at which this incarnation became a member
-    uint64_t    last_listed = kNone;  // last index with a message of this host, any incarnation
+    uint64_t    last_listed = kNone;  // last index with a message of this host, but outputs
     uint8_t     history     = 0;      // bit 0: listed in this round, bit 1: in the one before, ...
 };
 

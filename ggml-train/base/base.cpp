@@ -1,5 +1,8 @@
 #include "ggml-train/base/base.h"
 
+#include "ggml-train/base/digests.h"
+
+#include <algorithm>
 #include <condition_variable>
 #include <cstdarg>
 #include <cstdio>
@@ -50,20 +53,52 @@ float random_uniform(uint64_t bits) {
     return static_cast<float>(bits >> 40) * (1.0f / 16777216.0f);
 }
 
-uint64_t digest64(std::span<const uint8_t> data, uint64_t seed) {
-    uint64_t     h = mix(seed ^ (data.size() * 0x9e3779b97f4a7c15ull));
-    const size_t n = data.size() / 8;
+// The digests of N pieces of equal size, one behind the other, with the seeds seed, seed + 1, ...
+template <int N>
+static void digest_side_by_side(const uint8_t * data, size_t size, uint64_t seed, uint64_t * out) {
+    uint64_t h[N];
+    for (int k = 0; k < N; ++k) {
+        h[k] = mix((seed + static_cast<uint64_t>(k)) ^ (size * 0x9e3779b97f4a7c15ull));
+    }
+    const size_t n = size / 8;
     for (size_t i = 0; i < n; ++i) {
-        uint64_t word = 0;
-        std::memcpy(&word, data.data() + 8 * i, 8);
-        h = (h ^ word) * 0x9fb21c651e98df25ull;
-        h ^= h >> 32;
+        for (int k = 0; k < N; ++k) {
+            uint64_t word = 0;
+            std::memcpy(&word, data + static_cast<size_t>(k) * size + 8 * i, 8);
+            h[k] = (h[k] ^ word) * 0x9fb21c651e98df25ull;
+            h[k] ^= h[k] >> 32;
+        }
     }
-    uint64_t tail = 0;
-    for (size_t i = 8 * n; i < data.size(); ++i) {
-        tail = tail << 8 | data[i];
+    for (int k = 0; k < N; ++k) {
+        uint64_t tail = 0;
+        for (size_t i = 8 * n; i < size; ++i) {
+            tail = tail << 8 | data[static_cast<size_t>(k) * size + i];
+        }
+        out[k] = mix(h[k] ^ tail);
     }
-    return mix(h ^ tail);
+}
+
+uint64_t digest64(std::span<const uint8_t> data, uint64_t seed) {
+    uint64_t digest = 0;
+    digest_side_by_side<1>(data.data(), data.size(), seed, &digest);
+    return digest;
+}
+
+std::vector<uint64_t> digests64(std::span<const uint8_t> data, size_t block_bytes, uint64_t seed) {
+    constexpr size_t      kBeside = 8;
+    const size_t          n_whole = data.size() / block_bytes;
+    std::vector<uint64_t> digests((data.size() + block_bytes - 1) / block_bytes);
+    size_t                i = 0;
+    for (; i + kBeside <= n_whole; i += kBeside) {
+        digest_side_by_side<kBeside>(
+            data.data() + i * block_bytes, block_bytes, seed + i, &digests[i]
+        );
+    }
+    for (; i < digests.size(); ++i) {
+        const size_t begin = i * block_bytes, end = std::min(data.size(), begin + block_bytes);
+        digests[i] = digest64(data.subspan(begin, end - begin), seed + i);
+    }
+    return digests;
 }
 
 uint64_t digest64(const std::string & text, uint64_t seed) {

@@ -1,5 +1,6 @@
 #include "ggml-train/shard/shared-state.h"
 
+#include "ggml-train/base/digests.h"
 #include "ggml-train/cuda/spans.h"
 
 #include <algorithm>
@@ -154,18 +155,14 @@ void SharedState::reset_derived() {
     });
 }
 
-uint64_t SharedState::digest(size_t begin, size_t end, uint64_t seed) const {
-    uint64_t result = 0;
-    size_t   n_seen = 0;
-    visit(begin, end, [&](const Piece & piece, size_t at, size_t n) {
-        n_seen += n;
-        if (n == end - begin && !piece.copies[0].memory) {  // contiguous, in host memory
-            result = digest64({piece.copies[0].data + at, n}, seed);
-        } else if (n_seen == end - begin) {
-            result = digest64(copy(begin, end), seed);
+std::span<const uint8_t> SharedState::on_host(size_t begin) const {
+    std::span<const uint8_t> found;
+    visit(begin, begin + 1, [&](const Piece & piece, size_t at, size_t) {
+        if (!piece.copies[0].memory) {
+            found = {piece.copies[0].data + at, piece.size - at};
         }
     });
-    return result;
+    return found;
 }
 
 // Digests on its device every block that lies within one piece in device memory, in one launch per
@@ -236,9 +233,27 @@ uint64_t SharedState::digest() const {
     digest_on_devices(blocks);
     std::vector<uint64_t> digests(blocks.size());
     workers_.split(static_cast<int64_t>(blocks.size()), [&](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) {
+        for (int64_t i = first; i < last;) {
             const Block & b = blocks[i];
-            digests[i]      = b.done ? b.digest : digest(b.begin, b.end, static_cast<uint64_t>(i));
+            if (b.done) {
+                digests[i++] = b.digest;
+                continue;
+            }
+            // the blocks that follow in the same memory
+            const auto bytes = on_host(b.begin);
+            int64_t    next  = i;
+            while (next < last && blocks[next].end <= b.begin + bytes.size()) {
+                ++next;
+            }
+            if (next == i) {
+                digests[i] = digest64(copy(b.begin, b.end), static_cast<uint64_t>(i));
+                ++i;
+                continue;
+            }
+            const size_t size  = blocks[next - 1].end - b.begin;
+            const auto   found = digests64(bytes.first(size), kBlock, static_cast<uint64_t>(i));
+            std::copy(found.begin(), found.end(), digests.begin() + i);
+            i = next;
         }
     });
     // Digest the digests.

@@ -48,8 +48,10 @@ private:
     void   visit(
           size_t begin, size_t end, const std::function<void(const Piece &, size_t at, size_t n)> & fn
       ) const;
-    Bytes    copy(size_t begin, size_t end) const;
-    uint64_t digest(size_t begin, size_t end, uint64_t seed) const;
+    Bytes copy(size_t begin, size_t end) const;
+
+    // The state from `begin` to the end of its piece; empty if that is in device memory.
+    std::span<const uint8_t> on_host(size_t begin) const;
 
     // Bytes [begin, end) of the state, within one item; done: the digest is known.
     struct Block {

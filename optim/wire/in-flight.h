@@ -13,7 +13,7 @@ public:
     // Removes and returns the message of that step; empty if it is not kept.
     Bytes take(uint64_t step);
 
-    // Drops the messages of that step and before: they were committed.
+    // Drops the message of that step: it was committed.
     void forget(uint64_t step);
 
     // Checkpoints hold the host's messages, joined from the parts of its ranks.

@@ -67,7 +67,8 @@ Inbox::Inbox(const Layout & layout, const Round & round, float clip) : layout_(l
 std::string
 Inbox::check_head(const UpdateHead & head, const Round & round, const Message & message) {
     const UpdateHead & ours = layout_.head();
-    const bool known = head.wire == ours.wire || (layout_.exact() && head.wire == Wire::fp32);
+    const bool         known =
+        head.wire == ours.wire || (layout_.exact() && head.wire == mean_wire(ours.wire));
     return head.is_part || head.replicator != ours.replicator || !known
                ? "another replicator or wire type"
            : head.layout != ours.layout ? "another model or other settings"

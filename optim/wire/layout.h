@@ -19,7 +19,7 @@ struct Part {
 class Layout {
 public:
     // head: replicator, wire type and layout digest of the run. every: steps per round. exact: null, or a
-    // replicator with the same content in fp32, for means (shares.h).
+    // replicator with the same content in the wire type of means (shares.h).
     Layout(
         const Units &               units,
         const UpdateHead &          head,

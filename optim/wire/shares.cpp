@@ -12,10 +12,11 @@ namespace gt {
 
 static constexpr int64_t kShareHead = kHeadBytes + 16;
 
-// Shares are cut between groups, and means are fp32: the groups of the wire type must be those of fp32.
+// Shares are cut between groups: those of the wire type must be those of the means.
 static constexpr int64_t kGroup = dense_group(Wire::fp32);
-static bool              has_shares(Wire wire) {
-                 return dense_group(wire) == kGroup;
+static_assert(dense_group(Wire::fp16) == kGroup);
+static bool has_shares(Wire wire) {
+    return dense_group(wire) == kGroup;
 }
 
 namespace {
@@ -166,7 +167,8 @@ std::optional<Bytes> mean_share(
         why = "a wire type without shares";
         return {};
     }
-    const GroupMap map(params, head->wire), exact(params, Wire::fp32);
+    const Wire     out_wire = mean_wire(head->wire);
+    const GroupMap map(params, head->wire), out_map(params, out_wire);
     const int64_t  begin = get<int64_t>(shares[0].data() + kHeadBytes);
     const int64_t  end   = get<int64_t>(shares[0].data() + kHeadBytes + 8);
     if (begin < 0 || begin > end || end > map.n_groups() || head->is_part ||
@@ -192,21 +194,21 @@ std::optional<Bytes> mean_share(
         pieces.push_back({shares[i].data() + kShareHead, static_cast<double>(weights[i])});
         total += pieces.back().weight;
     }
-    // the mean's head is that of the whole fp32 update, though its content is only a share
+    // the mean's head is that of the whole update, though its content is only a share
     UpdateHead mean_head = *head;
-    mean_head.wire       = Wire::fp32;
+    mean_head.wire       = out_wire;
     mean_head.n_content  = 0;
     Bytes mean           = blank_update(mean_head);
-    put(mean.data() + 32, static_cast<uint64_t>(exact.n_bytes()));
-    mean.resize(kShareHead + exact.before(end) - exact.before(begin));
+    put(mean.data() + 32, static_cast<uint64_t>(out_map.n_bytes()));
+    mean.resize(kShareHead + out_map.before(end) - out_map.before(begin));
     std::memcpy(mean.data() + kHeadBytes, shares[0].data() + kHeadBytes, 16);
     uint8_t * out = mean.data() + kShareHead;
     float     x[kGroup];
     for (int64_t group = begin; group < end; ++group) {
         const int64_t n = map.values(group), offset = map.before(group) - map.before(begin);
         mean_of_group(head->wire, pieces, offset, n, total, x);
-        std::memcpy(out, x, n * sizeof(float));
-        out += n * sizeof(float);
+        encode_group(out_wire, Group::dense, x, n, out, x);
+        out += group_bytes(out_wire, Group::dense, n);
     }
     return mean;
 }
@@ -222,7 +224,8 @@ std::optional<Bytes> join_means(std::span<const Bytes> means, std::string & why)
         if (update.empty()) {
             update.assign(mean.begin(), mean.begin() + kHeadBytes);
         }
-        if (std::memcmp(mean.data(), update.data(), kHeadBytes) != 0 || head->wire != Wire::fp32 ||
+        if (std::memcmp(mean.data(), update.data(), kHeadBytes) != 0 ||
+            head->wire != mean_wire(head->wire) ||
             get<int64_t>(mean.data() + kHeadBytes) != group) {
             why = "means of different updates, or out of order";
             return {};

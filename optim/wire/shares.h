@@ -1,12 +1,14 @@
 // optim/wire/shares.h — averages dense updates (full, diloco) in shares: a butterfly over any store.
 //
 // With n hosts, host j fetches share j of every update, averages it and publishes the mean; then all
-// fetch n means instead of n whole updates. The means joined are an fp32 update; applying it alone gives,
-// bit for bit, the result of applying all updates. These are pure functions: any host can recompute a share. Norms are not
-// clipped: that of a whole update is not known here, and the norm of a share varies between honest hosts.
+// fetch n means instead of n whole updates. The means joined are an update of type mean_wire; applying it
+// alone gives the result of applying all updates: bit for bit if that is fp32, else with a mean whose values
+// are rounded to 11 bits. These are pure functions: any host can recompute a share, and the mean of a value
+// does not depend on where shares are cut. Norms are not clipped: that of a whole update is not known here,
+// and the norm of a share varies between honest hosts.
 //
 // A share: the 40 bytes of the update's head, then first and end group (8 bytes each), then those
-// groups as in the update. A mean: the same, with wire type fp32.
+// groups as in the update. A mean: the same, with the wire type of means.
 #pragma once
 
 #include "optim/math/chunk.h"

@@ -1,4 +1,5 @@
 #include "ggml-train/base/base.h"
+#include "ggml-train/base/digests.h"
 #include "tests/catch.h"
 
 #include <atomic>
@@ -22,6 +23,24 @@ TEST_CASE("random_uniform_covers_the_unit_interval") {
         sum += u;
     }
     CHECK(sum / 10000 == Approx(0.5).margin(0.01));
+}
+
+TEST_CASE("digests_of_blocks_side_by_side_are_those_of_each_block") {
+    for (const size_t size : {0, 1, 63, 64, 640, 1000, 3001}) {
+        Bytes data(size);
+        for (size_t i = 0; i < size; ++i) {
+            data[i] = static_cast<uint8_t>(random_bits(3, i));
+        }
+        for (const size_t block : {8, 13, 64, 100}) {
+            const auto digests = digests64(data, block, 5);
+            REQUIRE(digests.size() == (size + block - 1) / block);
+            for (size_t i = 0; i < digests.size(); ++i) {
+                const auto one =
+                    std::span(data).subspan(i * block, std::min(block, size - i * block));
+                CHECK(digests[i] == digest64(one, 5 + i));
+            }
+        }
+    }
 }
 
 TEST_CASE("digest64_sees_every_byte") {

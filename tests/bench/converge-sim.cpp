@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 
 namespace gt {
 
@@ -50,11 +51,21 @@ public:
             }
         }
         n_rounds_ += round.messages.empty() ? 0 : 1;
-        for (size_t h = 0; h < hosts_.size(); ++h) {
-            if (h > 0 && !has_local_steps(run_.optim)) {
-                round.messages.clear();  // the first host has updated the shared weights
+        travelling_.push_back(std::move(round));
+        finish(step);
+    }
+
+    // Applies the rounds that have travelled long enough after this step.
+    void finish(uint64_t step) {
+        for (; !travelling_.empty() && travelling_.front().step + overlap_of(run_.optim) <= step;
+             travelling_.pop_front()) {
+            Round & round = travelling_.front();
+            for (size_t h = 0; h < hosts_.size(); ++h) {
+                if (h > 0 && !has_local_steps(run_.optim)) {
+                    round.messages.clear();  // the first host has updated the shared weights
+                }
+                hosts_[h].optimizer->apply(round);
             }
-            hosts_[h].optimizer->apply(round);
         }
     }
 
@@ -90,6 +101,7 @@ private:
     Backend           backend_;
     Workers           workers_;
     std::vector<Host> hosts_;
+    std::deque<Round> travelling_;
     uint64_t          sent_     = 0;
     int               n_rounds_ = 0;
 };
@@ -102,6 +114,7 @@ std::string simulate(const SimTask & task, const SimRun & run) {
     for (int64_t step = 0; step < run.schedule.steps; ++step) {
         simulation.step(static_cast<uint64_t>(step));
     }
+    simulation.finish(UINT64_MAX);
     const std::string                   result = simulation.validate();
     const std::chrono::duration<double> took   = std::chrono::steady_clock::now() - from;
     return result + format(

@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 FASHION = "/usr/share/datasets/fashion-mnist"
 LADDER = [5e-4, 1e-3, 2e-3, 4e-3, 6e-3, 8e-3, 1.2e-2, 1.6e-2, 2.4e-2, 3.2e-2]
-MULOCO = "--replicator diloco --rule muon"
+MULOCO = "--replicator diloco --rule muon --overlap 0"
 
 # name: (flags, rate, warm-up, floats per weight that a host keeps besides weight and gradient)
 ROWS = {
@@ -48,8 +48,10 @@ ROWS = {
     "demo as published": ("--replicator demo --top-k 32 --rule sgd --wire fp32 --momentum-decay 0.999", 2e-3, 40, 1),
     "muloco every 10": (f"{MULOCO} --steps-per-round 10 --wire q2 --outer-lr 1 --outer-momentum 0.5", 8e-3, 40, 4),
     "muloco as published": (f"{MULOCO} --steps-per-round 30 --wire q4 --outer-lr 0.7 --outer-momentum 0.6", 8e-3, 40, 4),
-    "diloco as published": ("--replicator diloco --outer-lr 0.7 --outer-momentum 0.9", 4e-3, 100, 5),
-    "sparseloco as published": ("--replicator sparseloco --top-k 64", 4e-3, 100, 4),
+    "diloco as published": ("--replicator diloco --outer-lr 0.7 --outer-momentum 0.9 --overlap 0", 4e-3, 100, 5),
+    "diloco, overlap 15": ("--replicator diloco --overlap 15", 4e-3, 100, 5),
+    "diloco, overlap 29": ("--replicator diloco --overlap 29", 4e-3, 100, 5),
+    "sparseloco as published": ("--replicator sparseloco --top-k 64 --overlap 0", 4e-3, 100, 4),
     "random": ("--replicator random --momentum-decay 0.99", 8e-3, 40, 2),
     "striding": ("--replicator striding --momentum-decay 0.99", 8e-3, 40, 2),
 }
@@ -144,8 +146,8 @@ def summary(seeds):
 
 
 def down(row, full, n, steps):
-    """What a host of n downloads: the messages of all others, or its share of them and the fp32 means."""
-    means = full["up"] * row["rounds"] / steps
+    """What a host of n downloads: the messages of all others, or its share of them and the means: fp32, or else fp16."""
+    means = max(full["up"] / 2 * row["rounds"] / steps, row["up"])
     return (n - 1) / n * (row["up"] + means) if row["in_shares"] else (n - 1) * row["up"]
 
 

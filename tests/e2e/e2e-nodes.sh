@@ -46,8 +46,8 @@ begun() {
 ended() { wait "$1" || { tail -n 8 "$2"/*/out.txt; fail "$2: a host failed"; }; }
 
 run="-m $work/s.gguf --batch 4 --min-hosts 2"
-for kind in "hub demo" "hub diloco --every 6" "hub full" "hub random" "folder demo" "folder sparseloco --every 6" \
-    "hub demo --overlap 1" "folder diloco --every 7 --overlap 1"; do
+for kind in "hub demo" "hub diloco --every 6" "hub diloco --every 6 --overlap 0" "hub full" "hub random" "folder demo" "folder sparseloco --every 6" \
+    "hub demo --overlap 1" "folder diloco --every 6 --overlap 5"; do
     set -- $kind
     where=$1 replicator=$2
     shift 2
@@ -90,6 +90,7 @@ faults() {
 faults
 faults --overlap 1
 faults --overlap 1 --replicator diloco --every 5
+faults --overlap 4 --replicator diloco --every 5
 
 # a folder of a run alone is refused before other hosts can see anything of it
 mkdir mixed

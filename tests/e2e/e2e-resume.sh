@@ -52,7 +52,7 @@ same_run() {
 same_run
 same_run --replicator demo --micro 2
 same_run --replicator demo --overlap 1
-same_run --replicator diloco --every 5 --overlap 1
+same_run --replicator diloco --every 5 --overlap 3
 
 # the newest checkpoint is damaged in every way: logged, and the one before it is used
 mkdir c

@@ -149,7 +149,8 @@ private:
         options_.outer_lr       = file_.real("golden.outer_lr", 0.7f);
         options_.outer_momentum = file_.real("golden.outer_momentum", 0.9f);
         if (diloco) {
-            options_.every = file_.number("golden.h");
+            options_.every   = file_.number("golden.h");
+            options_.overlap = 0;
             return;
         }
         const uint32_t chunk = file_.number("golden.chunk");

@@ -3,6 +3,8 @@
 #include "tests/catch.h"
 #include "tests/optim/optim-sim.h"
 
+#include <deque>
+
 using namespace gt;
 
 // Each replicator with its default wire type and with fp32, and some more settings.
@@ -230,7 +232,7 @@ TEST_CASE("a_late_change_of_diloco_is_sent_with_the_next_one") {
 }
 
 // The largest difference between the momenta of two hosts that train with loco, relative to their norm.
-static double distance_of_momenta(float correction, bool overlap) {
+static double distance_of_momenta(float correction, int64_t overlap) {
     Workers            workers(1);
     const OptimOptions options{.replicator = "loco", .correction = correction, .overlap = overlap};
     auto               hosts = sim_hosts(2, options, workers);
@@ -241,8 +243,8 @@ static double distance_of_momenta(float correction, bool overlap) {
             round.messages.push_back({std::to_string(h), 1, hosts[h]->prepare(step)});
         }
         for (auto & host : hosts) {
-            if (!overlap || step > 0) {
-                host->optimizer->apply(overlap ? travelling : round);
+            if (overlap == 0 || step > 0) {
+                host->optimizer->apply(overlap > 0 ? travelling : round);
             }
         }
         travelling = std::move(round);
@@ -261,88 +263,164 @@ static double distance_of_momenta(float correction, bool overlap) {
 }
 
 TEST_CASE("a_round_brings_the_momenta_of_the_hosts_closer") {
-    for (const bool overlap : {false, true}) {
+    for (const int64_t overlap : {0, 1}) {
         CHECK(distance_of_momenta(0.25f, overlap) < 0.95 * distance_of_momenta(0.0f, overlap));
     }
 }
 
-TEST_CASE("one_round_may_travel_while_the_next_is_prepared") {
+// Three hosts whose rounds travel. Host 2 is told in the fifth one that its message came too late.
+class Travelling {
+public:
+    Travelling(const OptimOptions & options, Workers & workers)
+        : hosts(sim_hosts(3, options, workers)), options_(options), workers_(workers) {}
+
+    void step(uint64_t step) {
+        Round round{.step = step, .has_mine = true};
+        for (auto & host : hosts) {
+            Bytes message = host->prepare(step);
+            if (!message.empty()) {
+                round.messages.push_back({std::to_string(host->id), 1 + host->id, message});
+            }
+        }
+        if (!round.messages.empty()) {
+            rounds_.push_back(round);
+        }
+        while (!rounds_.empty() && rounds_.front().step + overlap_of(options_) <= step) {
+            for (auto & host : hosts) {
+                Round mine    = rounds_.front();
+                mine.has_mine = host->id != 2 || n_applied_ != 4;
+                host->optimizer->apply(mine);
+            }
+            ++n_applied_;
+            rounds_.pop_front();
+        }
+    }
+
+    // New optimizers over the same weights, with the state of the old ones.
+    void restart() {
+        for (auto & host : hosts) {
+            const SimState state = save(*host->optimizer);
+            host->optimizer      = make_optimizer(options_, host->model.params(options_), workers_);
+            load(*host->optimizer, state);
+        }
+    }
+
+    std::vector<std::unique_ptr<SimHost>> hosts;
+
+private:
+    OptimOptions      options_;
+    Workers &         workers_;
+    std::deque<Round> rounds_;
+    int               n_applied_ = 0;
+};
+
+TEST_CASE("a_round_may_travel_for_several_steps_and_a_restart_meanwhile_changes_nothing") {
     Workers workers(2);
     for (OptimOptions options : all_options()) {
         if (options.replicator == "none") {
             continue;
         }
-        options.overlap = true;
-        INFO(text_of(options));
-        auto  hosts = sim_hosts(3, options, workers);
-        Round travelling{.step = 0};
-        for (uint64_t step = 0; step < 7; ++step) {
-            Round next{.step = step, .has_mine = true};
-            for (auto & host : hosts) {
-                Bytes message = host->prepare(step);
-                if (!message.empty()) {
-                    next.messages.push_back({std::to_string(host->id), 1 + host->id, message});
+        const bool is_long = steps_per_round({.replicator = options.replicator}) > 1;
+        options.every      = is_long ? 5 : options.every;
+        for (const int64_t overlap : {0, 1, 3, 4}) {
+            options.overlap = overlap;
+            if (overlap > 1 && !is_long) {
+                continue;
+            }
+            INFO(text_of(options) << ", overlap " << overlap);
+            Travelling run(options, workers), twin(options, workers);
+            for (uint64_t step = 0; step < (is_long ? 27 : 9); ++step) {
+                run.step(step);
+                twin.step(step);
+                twin.restart();
+                // shared state is equal; weights, too, without local steps
+                REQUIRE(same_shared_state(*run.hosts[0], *run.hosts[1]));
+                REQUIRE(same_shared_state(*run.hosts[0], *run.hosts[2]));
+                if (!has_local_steps(options)) {
+                    REQUIRE(same_bits(run.hosts[0]->model.weight, run.hosts[1]->model.weight));
                 }
             }
-            for (auto & host : hosts) {
-                Round mine = travelling;
-                if (host->id == 2 && step == 4 && !mine.messages.empty()) {
-                    mine.has_mine = false;  // its message is committed, but it treats it as late
-                }
-                if (step > 0) {
-                    host->optimizer->apply(mine);
-                }
-            }
-            travelling = next;
-            // shared state is equal; weights, too, without local steps
-            REQUIRE(same_shared_state(*hosts[0], *hosts[1]));
-            if (!has_local_steps(options)) {
-                REQUIRE(same_bits(hosts[0]->model.weight, hosts[1]->model.weight));
+            for (size_t h = 0; h < run.hosts.size(); ++h) {
+                CHECK(same_bits(run.hosts[h]->model.weight, twin.hosts[h]->model.weight));
+                CHECK(save(*run.hosts[h]->optimizer) == save(*twin.hosts[h]->optimizer));
             }
         }
     }
 }
 
-TEST_CASE("shares_of_dense_messages_average_to_the_same_bits") {
+// The means of n shares of each message, joined.
+static Bytes
+joined_means(const std::vector<ParamView> & params, const Round & round, int n_shares) {
+    std::vector<std::vector<Bytes>> shares(n_shares);
+    std::vector<uint64_t>           weights;
+    for (const Message & message : round.messages) {
+        auto of_message = split_shares(params, message.bytes, n_shares);
+        for (int j = 0; j < n_shares; ++j) {
+            shares[j].push_back(std::move(of_message[j]));
+        }
+        weights.push_back(message.weight);
+    }
+    std::vector<Bytes> means;
+    std::string        why;
+    for (const std::vector<Bytes> & column : shares) {
+        means.push_back(mean_share(params, column, weights, why).value());
+    }
+    return join_means(means, why).value();
+}
+
+// Means of fp32 messages are exact. Others are rounded to halves: by at most 2^-11 of the value, or 2^-26
+// of the largest in its group.
+TEST_CASE("shares_of_dense_messages_average_to_the_mean_of_the_whole_ones") {
     Workers workers(2);
     for (const char * replicator : {"full", "diloco"}) {
         for (const char * wire : {"fp32", "fp16", "q8", "q4", "q2"}) {
             INFO(replicator << " " << wire);
-            const OptimOptions options{.replicator = replicator, .wire = wire, .every = 1};
-            auto               hosts = sim_hosts(3, options, workers);
-            SimHost            twin(0, options, workers);
-            for (uint64_t step = 0; step < 3; ++step) {
-                Round                 round{.step = step, .has_mine = true};
-                std::vector<uint64_t> weights;
-                for (auto & host : hosts) {
-                    round.messages.push_back({"h", sim_weight(host->id), host->prepare(step)});
-                    weights.push_back(sim_weight(host->id));
-                }
-                (void) twin.prepare(step);
-                // a butterfly of five shares
-                const auto                      params = twin.model.params(options);
-                std::vector<std::vector<Bytes>> shares;
-                for (const Message & message : round.messages) {
-                    shares.push_back(split_shares(params, message.bytes, 5));
-                }
-                std::vector<Bytes> means;
-                std::string        why;
-                for (int j = 0; j < 5; ++j) {
-                    const std::vector<Bytes> column{shares[0][j], shares[1][j], shares[2][j]};
-                    const auto               mean = mean_share(params, column, weights, why);
-                    REQUIRE(mean.has_value());
-                    means.push_back(*mean);
-                }
-                const auto joined = join_means(means, why);
-                REQUIRE(joined.has_value());
-                for (auto & host : hosts) {
-                    host->optimizer->apply(round);
-                }
-                twin.optimizer->apply(
-                    {.step = step, .messages = {{"mean", 9, *joined}}, .has_mine = true}
-                );
-                REQUIRE(same_bits(hosts[0]->model.weight, twin.model.weight));
+            // the plain mean becomes the weights
+            const OptimOptions options{
+                .replicator     = replicator,
+                .rule           = "sgd",
+                .wire           = wire,
+                .every          = 1,
+                .outer_lr       = 1.0f,
+                .outer_momentum = 0.0f,
+                .weight_decay   = 0.0f,
+                .clip_messages  = 0.0f};
+            auto  hosts = sim_hosts(3, options, workers);
+            Round round{.step = 0, .has_mine = true};
+            for (auto & host : hosts) {
+                round.messages.push_back({"h", sim_weight(host->id), host->prepare(0, 1.0f)});
             }
+            const auto  params = hosts[0]->model.params(options);
+            const Bytes joined = joined_means(params, round, 5);
+            CHECK(joined == joined_means(params, round, 3));
+            const auto applied = [&](const Round & one) {
+                SimHost probe(0, options, workers);
+                for (auto & weight : probe.model.weight) {
+                    std::fill(weight.begin(), weight.end(), 0.0f);
+                }
+                probe.optimizer = make_optimizer(options, probe.model.params(options), workers);
+                probe.optimizer->apply(one);
+                return probe.model.weight;
+            };
+            const auto whole = applied(round);
+            const auto mean =
+                applied({.step = 0, .messages = {{"mean", 9, joined}}, .has_mine = true});
+            const bool exact = std::string(wire) == "fp32";
+            size_t     n_off = 0;
+            for (size_t t = 0; t < whole.size(); ++t) {
+                float largest = 0.0f;
+                for (const float x : whole[t]) {
+                    largest = std::max(largest, std::fabs(x));
+                }
+                for (size_t i = 0; i < whole[t].size(); ++i) {
+                    const float off = std::fabs(mean[t][i] - whole[t][i]);
+                    const float most =
+                        exact ? 0.0f : 0x1p-11f * std::fabs(whole[t][i]) + 0x1p-26f * largest;
+                    n_off += off <= most ? 0 : 1;
+                }
+            }
+            CHECK(n_off == 0);
+            CHECK(digest_of(whole) != digest_of(applied({.step = 0})));
         }
     }
 }

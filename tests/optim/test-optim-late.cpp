@@ -89,8 +89,9 @@ class LateRun {
 public:
     LateRun(int n, const OptimOptions & options, float lr, Fates fates, Workers & workers)
         : options_(options), every_(steps_per_round(options)),
-          n_fragments_(rounds_per_cycle(options)), lr_(lr), fates_(std::move(fates)),
-          workers_(workers), made_(static_cast<size_t>(n), std::vector<uint64_t>(n_fragments_, 0)),
+          n_fragments_(rounds_per_cycle(options)), overlap_(overlap_of(options)), lr_(lr),
+          fates_(std::move(fates)), workers_(workers),
+          made_(static_cast<size_t>(n), std::vector<uint64_t>(n_fragments_, 0)),
           travelling_(static_cast<size_t>(n)) {
         for (int h = 0; h < n; ++h) {
             hosts_.push_back(std::make_unique<SimHost>(h, options, workers, small_shapes()));
@@ -102,7 +103,7 @@ public:
             this->step(step);
         }
         for (auto & host : hosts_) {
-            collect(*host, 0);
+            collect(*host, UINT64_MAX);
         }
     }
 
@@ -155,8 +156,8 @@ private:
                 made_[host->id][step / every_ % n_fragments_] = 0;
                 travelling_[host->id].push_back({round, fates[host->id] != Fate::left_out});
             }
-            const bool waits = due && options_.overlap && fates[host->id] != Fate::behind;
-            collect(*host, waits ? 1 : 0);
+            const bool is_late = fates[host->id] == Fate::behind;
+            collect(*host, step + (is_late ? overlap_ : 0));
         }
     }
 
@@ -179,9 +180,10 @@ private:
         balance_.add(content(options_, round), -n);
     }
 
-    void collect(SimHost & host, size_t n_travelling) {
+    // Finishes the rounds that are to be applied after `step`.
+    void collect(SimHost & host, uint64_t step) {
         auto & flights = travelling_[host.id];
-        while (flights.size() > n_travelling) {
+        while (!flights.empty() && flights.front().round.step + overlap_ <= step) {
             finish(host, flights.front());
             flights.erase(flights.begin());
         }
@@ -266,7 +268,7 @@ private:
     }
 
     OptimOptions                          options_;
-    uint64_t                              every_, n_fragments_;
+    uint64_t                              every_, n_fragments_, overlap_;
     float                                 lr_;
     Fates                                 fates_;
     Workers &                             workers_;
@@ -290,12 +292,13 @@ const std::vector<std::pair<const char *, bool (*)(uint64_t host, uint64_t round
     {"both", [](uint64_t, uint64_t round) { return round == 5 || round == 6; }},
 };
 
-// Every replicator, with and without overlap.
+// Every replicator, without and with overlap.
 std::vector<OptimOptions> all_replicators() {
     std::vector<OptimOptions> list;
     for (const auto & name : replicator_names()) {
-        for (const bool overlap : {false, true}) {
-            if (name.name != "none") {
+        for (const int64_t overlap : {0, 1, 3, 5}) {
+            if (name.name != "none" &&
+                (overlap <= 1 || has_local_steps({.replicator = name.name}))) {
                 OptimOptions options{.replicator = name.name, .chunk = "8x8", .top_k = 16};
                 options.rate         = 0.25f;
                 options.every        = has_anchor(options) ? 6 : 1;
@@ -354,7 +357,7 @@ TEST_CASE("late_hosts_do_not_make_the_loss_jump") {
     std::string         name;
     std::vector<double> usual;  // losses of this replicator without late hosts
     for_all([&](const OptimOptions & options, const Fates & fates) {
-        if (const std::string now = options.replicator + (options.overlap ? "+" : "");
+        if (const std::string now = options.replicator + std::to_string(options.overlap);
             now != name) {
             LateRun in_time(2, options, lr, never_late, workers);
             in_time.run(2 * kRounds);

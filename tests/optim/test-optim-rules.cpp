@@ -160,7 +160,12 @@ TEST_CASE("invalid_options_are_an_error") {
         CHECK_THROWS_AS(check_options(bad), Error);
     }
     CHECK_THROWS_AS(check_options({.replicator = "loco", .correction = 1.5f}), Error);
-    CHECK_THROWS_AS(check_options({.replicator = "diloco", .every = 1, .overlap = true}), Error);
+    CHECK_THROWS_AS(check_options({.replicator = "diloco", .every = 1, .overlap = 1}), Error);
+    CHECK_THROWS_AS(check_options({.replicator = "loco", .overlap = 2}), Error);
+    check_options({.replicator = "diloco", .every = 5, .overlap = 4});
+    CHECK(overlap_of({.replicator = "diloco"}) == 6);
+    CHECK(overlap_of({.replicator = "loco"}) == 0);
+    CHECK(overlap_of({.replicator = "none", .overlap = 1}) == 0);
     CHECK(choices(rule_names(), true) == std::vector<std::string>{"auto", "sgd", "adamw", "muon"});
 }
 

@@ -2,6 +2,9 @@
 // the text: synthetic tokens. test-ranks-limits.cpp has memory and failures.
 #include "tests/tools/ranks-fixture.h"
 
+#include <chrono>
+#include <cstdlib>
+
 using namespace gt;
 
 TEST_CASE("any_number_of_ranks_trains_the_same_whatever_they_share") {
@@ -184,10 +187,14 @@ resume(const RunPlan & f, const std::string & from, uint64_t end, const std::str
 }  // namespace
 
 TEST_CASE("a_message_in_flight_is_kept_with_any_number_of_ranks") {
-    const std::string replicator = GENERATE("demo", "random");
+    const std::string replicator = GENERATE("demo", "random", "diloco");
     const auto        flags      = [&](int ranks, const std::string & shard) {
         RunPlan f = some_plan(ranks, shard, 1, 1);  // a batch of 1: the bits of one rank
-        f.optim   = {.replicator = replicator, .chunk = "16x16", .overlap = true};
+        f.optim   = {.replicator = replicator, .chunk = "16x16", .overlap = 1};
+        if (replicator == "diloco") {
+            f.optim.every   = 3;  // rounds of steps 2 and 5
+            f.optim.overlap = 2;
+        }
         return f;
     };
     const auto whole = resume(flags(1, "none"), "", 5, "");
@@ -203,6 +210,50 @@ TEST_CASE("a_message_in_flight_is_kept_with_any_number_of_ranks") {
             CHECK((resume(flags(n_before, before), again.path(), 5, "") == whole));
         }
     }
+}
+
+// --- pace ------------------------------------------------------------------------------------------
+
+namespace {
+
+// The others need 0.6 s for a step, as we do. A round of 3 steps travels for 1 s, while they compute: of
+// the next one's 1.8 s the sequencer sees what comes after that.
+class HiddenRounds : public Recorder {
+public:
+    void publish(uint64_t step, uint64_t n_samples, Bytes message) override {
+        published_ = std::chrono::steady_clock::now();
+        Recorder::publish(step, n_samples, std::move(message));
+    }
+    Collected collect(uint64_t step) override {
+        Collected                           out   = Recorder::collect(step);
+        const std::chrono::duration<double> since = std::chrono::steady_clock::now() - published_;
+        out.info.pace_s                           = 0.8;
+        out.info.age_s                            = since.count() - 1.0;
+        return out;
+    }
+
+private:
+    std::chrono::steady_clock::time_point published_;
+};
+
+}  // namespace
+
+TEST_CASE("a_transfer_that_is_hidden_does_not_make_the_other_hosts_look_fast") {
+    RunPlan f = some_plan(1, "none", 2, 1);
+    f.optim   = {.replicator = "diloco", .every = 3, .overlap = 2};
+    setenv("GT_TEST_STEP_SECONDS", "0.6", 1);
+    SomeData        data(small("gpt2"));
+    const ModelFile model = some_model(small("gpt2"));
+    HiddenRounds    peers;
+    run_ranks(1, [&](LocalGroup & ranks) {
+        TrainRank rank(f, model, data, ranks, peers);
+        rank.trainer().join({}, true);
+        for (int step = 0; step < 7; ++step) {
+            CHECK(rank.trainer().train().n_samples == 2);
+        }
+    });
+    unsetenv("GT_TEST_STEP_SECONDS");
+    CHECK(peers.messages.size() == 2);
 }
 
 // --- joining -----------------------------------------------------------------------------------------

@@ -52,26 +52,30 @@ Cost estimate(
     Cost cost;
     cost.every       = steps_per_round(optim);
     cost.round_bytes = mean_message(optim, params);
-    const bool dense = is_dense(optim);  // exchanged in a butterfly
-    const auto bytes = static_cast<double>(cost.round_bytes);
-    // up once, down from everybody else; or shares of the others, and the means
-    const auto   n    = static_cast<double>(run.hosts.size());
-    const double down = bytes * (dense ? 2.0 : n - 1.0);
+    // up once, down from everybody else; or in shares, a mean of one and those of the others
+    const auto   bytes = static_cast<double>(cost.round_bytes);
+    const auto   means = static_cast<double>(means_bytes(optim, params));
+    const auto   n     = static_cast<double>(run.hosts.size());
+    const bool   dense = is_dense(optim);
+    const double down  = dense ? (n - 1.0) / n * (bytes + means) : (n - 1.0) * bytes;
+    const double sent  = dense ? bytes + means / n : bytes;
     // a host that serves its own messages, or the hub, sends what the others fetch
-    const double own = run.direct ? down : bytes;
+    const double own = run.direct ? down : sent;
     for (const HostEntry & host : run.hosts) {
         const bool   is_hub  = &host == run.hub() && !run.direct;
         const double up      = is_hub ? (n - 1.0) * down : own;
-        const double in      = is_hub ? (n - 1.0) * bytes : down;
+        const double in      = is_hub ? (n - 1.0) * sent : down;
         const double seconds = 8e-6 * (up / host.up + in / host.down);
         if (seconds / static_cast<double>(cost.every) > cost.travel_s) {
             cost.travel_s = seconds / static_cast<double>(cost.every);
             cost.slowest  = host.name;
         }
     }
-    cost.step_s             = compute_s + cost.travel_s;
-    cost.overlapped_s       = std::max(compute_s, cost.travel_s);
-    const double step       = optim.overlap ? cost.overlapped_s : cost.step_s;
+    cost.step_s       = compute_s + cost.travel_s;
+    cost.overlapped_s = std::max(compute_s, cost.travel_s);
+    const double hidden =
+        compute_s * static_cast<double>(overlap_of(optim)) / static_cast<double>(cost.every);
+    const double step       = std::max(cost.overlapped_s, cost.step_s - hidden);
     const double rounds_day = bytes > 0.0 ? 86400.0 / step / static_cast<double>(cost.every) : 0.0;
     cost.up_gb_day          = rounds_day * own / 1e9;
     cost.down_gb_day        = rounds_day * down / 1e9;

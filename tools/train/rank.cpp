@@ -138,7 +138,7 @@ TrainRank::TrainRank(
         TrainerParts{ranks_, *graph_, *shards_, *optimizer_, *shared_, data, peers}, plan.schedule,
         TrainerOptions{
             .clip       = plan.clip,
-            .overlap    = plan.optim.overlap ? 1u : 0u,
+            .overlap    = overlap_of(plan.optim),
             .steps      = static_cast<uint64_t>(plan.steps),
             .loss_scale = is_half(plan) ? 65536.0f : 1.0f,
             .batch      = plan.batch}

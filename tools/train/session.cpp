@@ -335,6 +335,7 @@ Peers & Session::peers(const OptimOptions & optim, const std::vector<ParamView> 
     options.log     = [this](const std::string & text) { log_.line(text); };
     options.stop    = Interrupt::asked;
     options.joining = [this] { look_for_hosts(); };
+    options.ahead   = overlap_of(optim) > 0 && overlap_of(optim) < steps_per_round(optim);
     options.dense   = dense_codec(optim, params);
     peers_          = make_peers(*meeting_, options);
     return *peers_;

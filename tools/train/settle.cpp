@@ -343,10 +343,10 @@ TrainFlags choose_defaults(TrainFlags f, const RunInput & in) {
 }
 
 void check_settings(const TrainFlags & f, bool alone) {
-    if (!alone && f.optim.overlap && is_dense(f.optim) && steps_per_round(f.optim) < 2) {
+    if (!alone && is_dense(f.optim) && overlap_of(f.optim) >= steps_per_round(f.optim)) {
         throw UsageError(
             "--overlap with --replicator " + f.optim.replicator +
-            " needs --steps-per-round 2 or more: hosts average a round before they send the next"
+            " must be below --steps-per-round: hosts average a round before they send the next"
         );
     }
     if (!alone && f.steps == 0) {

@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE.parent))
 from free_port import free_port  # noqa: E402
 
 PLACES = ("folder", "star", "direct", "s3")
-REPLICATORS = {"demo": [], "loco": [], "random": [], "diloco": ["--every", "4"], "full": []}
+REPLICATORS = {"demo": [], "loco": [], "random": [], "diloco": ["--every", "4", "--overlap", "3"], "full": []}
 
 
 class Failed(Exception):

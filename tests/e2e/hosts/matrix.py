@@ -15,7 +15,7 @@ import sys
 
 from lab import PLACES, REPLICATORS, Lab, Run, check, need_s3, side_by_side, until
 
-STEPS, KILL_AT = 40, 10
+STEPS, KILL_AT = 40, 14
 SHORT = {("folder", "random", "host"), ("star", "full", "sequencer"), ("star", "loco", "host"), ("direct", "demo", "host"),
          ("s3", "diloco", "sequencer")}
 

@@ -1,17 +1,17 @@
 // one-process — the rounds of a finished run once more, all hosts in this process and no network:
 // the same data, hosts and order of messages, the real trainer and optimizer. Compares the weights.
 //
-//   one-process HOSTS.TXT STORE MODEL TEXT STEPS BATCH REPLICATOR EVERY TRAINED
+//   one-process HOSTS.TXT STORE MODEL TEXT STEPS BATCH REPLICATOR EVERY OVERLAP TRAINED
 //
 // STORE: folder of the run's hub, or its shared folder; TRAINED: the model that the run has made. The
 // commits say who took part: all hosts in every round, for the residual of one that was left out can't
-// be told from here. Of dense rounds (diloco, full), which hosts average in shares, the messages are
-// merged whole. tests/e2e/hosts/four-hosts.py runs it.
+// be told from here. tests/e2e/hosts/four-hosts.py runs it.
 #include "comm/meet.h"
 #include "comm/sequencer/commit-log.h"
 #include "models/text/prepare.h"
 #include "models/text/text-data.h"
 #include "tools/train/rank.h"
+#include "tools/train/session.h"
 #include "tools/train/settle.h"
 
 #include <algorithm>
@@ -55,24 +55,23 @@ private:
 
 class TablePeers : public Peers {
 public:
-    TablePeers(Table & table, const std::string & host) : table_(table), host_(host) {}
+    TablePeers(Table & table, const std::string & host, std::optional<DenseCodec> dense)
+        : table_(table), host_(host), dense_(std::move(dense)) {}
 
     Joined               join(std::span<const uint8_t>, bool) override { return {}; }
     std::optional<Bytes> slice(int) override { return std::nullopt; }
     Bytes                mark() override { return {}; }
     void                 publish(uint64_t step, uint64_t n_samples, Bytes message) override {
-        sends_ = !message.empty();
-        if (sends_) {
-                            table_.put(step, {host_, n_samples, std::move(message)});
-        }
+        table_.put(step, {host_, n_samples, std::move(message)});
     }
     std::optional<Collected> missed(bool) override { return std::nullopt; }
     Collected                collect(uint64_t step) override {
         Collected out;
         out.round.step = out.round.mine = step;
         out.round.has_mine              = true;
-        if (sends_) {
-                           out.round.messages = table_.get(step);
+        out.round.messages              = table_.get(step);
+        if (dense_) {
+                           out.round.messages = {mean_of(step, out.round.messages)};
         }
         return out;
     }
@@ -80,9 +79,23 @@ public:
     void applied(Applied) override {}
 
 private:
-    Table &     table_;
-    std::string host_;
-    bool        sends_ = false;  // in this step
+    // As one averager would compute all shares.
+    Message mean_of(uint64_t step, const std::vector<Message> & messages) const {
+        std::vector<Bytes> means;
+        for (int i = 0; i < dense_->n_shards; ++i) {
+            std::vector<Message> shares;
+            for (const Message & one : messages) {
+                auto of_host = dense_->split(step, one.bytes, dense_->n_shards);
+                shares.push_back({one.host, one.weight, std::move(of_host[i])});
+            }
+            means.push_back(dense_->average(shares).value());
+        }
+        return {.host = "", .weight = 1, .bytes = dense_->join(means).value()};
+    }
+
+    Table &                   table_;
+    std::string               host_;
+    std::optional<DenseCodec> dense_;
 };
 
 // The hosts of all rounds, in the order in which their messages were applied.
@@ -137,8 +150,10 @@ bool train_host(
     );
     bool same = false;
     run_ranks(1, [&](LocalGroup & alone) {
-        TablePeers peers(table, host);
-        TrainRank  rank(plan, model, data, alone, peers);
+        TablePeers peers(
+            table, host, dense_codec(plan.optim, param_shapes(tensor_specs(model.config)))
+        );
+        TrainRank rank(plan, model, data, alone, peers);
         rank.trainer().join({}, true);
         while (rank.trainer().step() < static_cast<uint64_t>(plan.steps)) {
             (void) rank.trainer().train();
@@ -166,6 +181,7 @@ int run(char ** argv) {
     f.batch            = std::stoll(argv[6]);
     f.optim.replicator = argv[7];
     f.optim.every      = std::stoull(argv[8]);
+    f.optim.overlap    = std::stoll(argv[9]);
     f.threads          = 1;
     Flags none;
     f.visit_run(none);  // make_plan asks which flags were given
@@ -178,7 +194,7 @@ int run(char ** argv) {
         .alone        = false};
     const RunPlan plan = make_plan(choose_defaults(f, in), none, in, {});
 
-    const ModelFile          trained = load_model(argv[9]);
+    const ModelFile          trained = load_model(argv[10]);
     std::atomic<size_t>      n_same  = 0;
     Table                    table(hosts);
     std::vector<std::thread> threads;
@@ -199,7 +215,7 @@ int run(char ** argv) {
 }  // namespace
 
 int main(int argc, char ** argv) {
-    if (argc != 10) {
+    if (argc != 11) {
         std::fprintf(stderr, "see the head of tests/e2e/hosts/one-process.cpp\n");
         return 2;
     }
