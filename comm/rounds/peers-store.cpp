@@ -261,11 +261,6 @@ OpenedRound StorePeers::next() {
             }
         } catch (const StoreError &) {
             is_bad = true;
-        } catch (const Displaced & displaced) {
-            if (butterfly_ && butterfly_->is_busy()) {
-                throw Error(displaced.what());  // an exchange has no place in a mark
-            }
-            throw;
         }
         messages_.closed(client_.newest());
         wait_or_give_up(
