@@ -146,7 +146,7 @@ void print_choice(const PlanFlags & f, const ModelFile & model) {
     print_place(run, cost);
 }
 
-// How many samples at a time fit the usual sizes of NVIDIA's GPUs, alone with AdamW: two floats of state per
+// How many samples at a time fit the usual sizes of NVIDIA's GPUs in bf16, alone with AdamW: two floats of state per
 // weight. loco with Muon keeps one there, the rest in host memory.
 void print_gpus(const PlanFlags & f, const ModelFile & model) {
     RunPlan plan;
@@ -154,6 +154,7 @@ void print_gpus(const PlanFlags & f, const ModelFile & model) {
     plan.batch = plan.micro = f.batch;
     plan.optim              = f.optim;
     plan.optim.replicator   = "none";
+    plan.compute            = "bf16";
     std::printf("\n");
     for (const int gb : {12, 24}) {
         const CardFit card = fit_card(plan, model.config, gb * 1073741824.0);

@@ -1,6 +1,7 @@
 // tests/cuda/cuda-emu-runtime.cpp — CUDA's runtime for the emulator: device memory and streams.
 // Like cuda-emu.cpp, never compiled with sanitizers.
 #include "cuda-emu.h"
+#include "tests/fake/lazy-queue.h"
 
 #include <algorithm>
 #include <map>
@@ -90,12 +91,13 @@ std::vector<cuda_emu::Region> cuda_emu::regions() {
 // ---- streams: work runs when a caller waits for it ----------------------------------------------------
 
 struct CUstream_st {
-    std::vector<std::function<void()>> queue;
-    void                               drain() {
-                                      for (const auto & work : std::exchange(queue, {})) {
-                                          const Open open;
-                                          work();
-        }
+    gt::LazyQueue queue;
+
+    void push(std::function<void()> work) {
+        queue.push([work = std::move(work)] {
+            const Open open;
+            work();
+        });
     }
 };
 
@@ -109,13 +111,13 @@ CUstream_st & stream_of(cudaStream_t stream) {
 }  // namespace
 
 void cuda_emu::enqueue(cudaStream_t stream, Launch launch) {
-    stream_of(stream).queue.push_back([launch = std::move(launch)] {
+    stream_of(stream).push([launch = std::move(launch)] {
         launch_hook ? launch_hook(launch) : run(launch);
     });
 }
 
 void cuda_emu::enqueue(cudaStream_t stream, std::function<void()> work) {
-    stream_of(stream).queue.push_back(std::move(work));
+    stream_of(stream).push(std::move(work));
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t * stream) {
@@ -124,32 +126,42 @@ cudaError_t cudaStreamCreate(cudaStream_t * stream) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    stream->drain();
+    stream->queue.run();
     t_streams.erase(std::find(t_streams.begin(), t_streams.end(), stream));
     delete stream;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    stream_of(stream).drain();
+    stream_of(stream).queue.run();
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    *event = stream_of(stream).queue.point();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event) {
+    stream_of(stream).push(*event);
     return cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize() {
     for (CUstream_st * stream : t_streams) {
-        stream->drain();
+        stream->queue.run();
     }
     return cudaSuccess;
 }
 
 cudaError_t
 cudaMemcpyAsync(void * to, const void * from, size_t n, cudaMemcpyKind, cudaStream_t s) {
-    stream_of(s).queue.push_back([=] { memcpy(to, from, n); });
+    stream_of(s).push([=] { memcpy(to, from, n); });
     return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void * to, int value, size_t n, cudaStream_t s) {
-    stream_of(s).queue.push_back([=] { memset(to, value, n); });
+    stream_of(s).push([=] { memset(to, value, n); });
     return cudaSuccess;
 }
 

@@ -20,7 +20,7 @@ diff <(losses cpu) <(losses fake) || fail "two devices and two CPU ranks have di
 # our kernels, whole and block by block: the losses of the CPU's
 train $smooth --ranks 2 --out fused --export x.gguf >/dev/null
 for shard in optimizer full; do
-    train $smooth --device fake:0,fake:1 --shard $shard --out $shard --export x.gguf >out.txt 2>&1 || { cat out.txt; fail "$shard: our kernels failed"; }
+    train $smooth --device fake:0,fake:1 --compute f32 --shard $shard --out $shard --export x.gguf >out.txt 2>&1 || { cat out.txt; fail "$shard: our kernels failed"; }
     grep -q "device ops" out.txt || fail "our kernels were not used"
     close fused $shard 1e-5 3 0 || fail "$shard: losses of our kernels differ from the CPU's"
 done
@@ -62,7 +62,7 @@ tiny llama l.gguf --heads 2 --kv-heads 1
 lora="-m base.gguf --lora 4 --data text.txt --eval-batches 1 --steps 6 --log-every 1 --save-every 3 --rule adamw --lr 1e-2"
 train $lora --out a-cpu --export a-cpu.gguf >/dev/null
 train $lora --portable --out a-portable --export x.gguf >/dev/null
-train $lora --device fake --out a-fake --export a-fake.gguf >out.txt 2>&1 || { cat out.txt; fail "an adapter on a device failed"; }
+train $lora --device fake --compute f32 --out a-fake --export a-fake.gguf >out.txt 2>&1 || { cat out.txt; fail "an adapter on a device failed"; }
 grep -q "(copied to the device)" out.txt || { cat out.txt; fail "the summary does not say where the model is"; }
 close a-cpu a-portable 1e-5 6 0 || { paste <(losses a-cpu) <(losses a-portable); fail "an adapter in ggml's ops has other losses"; }
 close a-cpu a-fake 1e-3 6 0 || { paste <(losses a-cpu) <(losses a-fake); fail "an adapter on a device has other losses"; }
@@ -72,7 +72,7 @@ cmp a-fake.gguf again.gguf || fail "a resumed adapter on a device ends different
 expect 1 "--lora-dropout works with the fused ops of the CPU" train $lora --lora-dropout 0.1 --device fake --out no
 
 # half precision follows F32: every loss within 1 %
-train $small --device fake --out f32 --export h.gguf >/dev/null
+train $small --device fake --compute f32 --out f32 --export h.gguf >/dev/null
 for type in bf16 f16; do
     train $small --device fake --compute $type --out $type --export h.gguf >/dev/null
     close f32 $type 0.01 10 5 || fail "$type: losses do not follow F32, or are F32"

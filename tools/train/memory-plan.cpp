@@ -37,6 +37,7 @@ MemoryPlan::PerBatch MemoryPlan::activations(
                 .image_width = config.image_width,
                 .channels    = config.channels,
                 .form        = form,
+                .compute     = compute_type(plan),
                 .recompute   = plan.recompute ? Recompute::all : Recompute::cheap,
                 .mixup       = plan.mixup,
                 .depth       = plan.depth,

@@ -65,9 +65,9 @@ void print_summary(
         mb(memory.activations)
     );
     std::printf(
-        "compute  %s, %s, %s%s%s\n", plan.device.c_str(), plural(plan.threads, "thread").c_str(),
-        kForms[static_cast<int>(form_of(plan))],
-        memory.momentum_graph ? ", momentum on the device" : "",
+        "compute  %s, %s, %s, %s%s%s\n", plan.device.c_str(),
+        plural(plan.threads, "thread").c_str(), kForms[static_cast<int>(form_of(plan))],
+        plan.compute.c_str(), memory.momentum_graph ? ", momentum on the device" : "",
         plan.chose_recompute ? ", recomputed activations (they would not fit)"
         : plan.recompute     ? ", recomputed activations"
                              : ""

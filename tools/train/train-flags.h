@@ -63,7 +63,7 @@ struct TrainFlags {
     int64_t     eval_every = 0, eval_batches = 0, save_every = 0, keep = 3, log_every = 10;
     int64_t     extend  = 0;
     int         threads = 0, ranks = 1, status = -1;
-    std::string device = "auto", compute = "f32", shard = "auto";
+    std::string device = "auto", compute = "auto", shard = "auto";
     bool        portable = false, recompute = false, fresh = false, list_devices = false;
     std::string export_to, export_type = "f32", active_hours;
     bool        pause_when_busy = false;
@@ -160,8 +160,10 @@ struct TrainFlags {
         visit.refuse("ub", "name the samples computed at once with --micro");
         visit.refuse("ubatch-size", "name the samples computed at once with --micro");
         visit(
-            "compute", compute, "type of matrix products on devices; weights stay F32",
-            {"f32", "tf32", "bf16", "f16"}
+            "compute", compute,
+            "type of matrix products on devices, auto: bf16 on NVIDIA's since Ampere, else f32; "
+            "weights stay F32",
+            {"auto", "f32", "tf32", "bf16", "f16"}
         );
         visit("portable", portable, "use only ggml's own ops (slow)");
         visit(
