@@ -131,7 +131,7 @@ TEST_CASE("ptx_of_nvcc_equals_the_cpu", "[cuda][ptx]") {
     CHECK(scope.most_read() <= 64 * 1024);
 }
 
-// The limits are the counts of today plus a few per cent.
+// The limits are the counts of today plus ten per cent.
 TEST_CASE("a_chunk_of_demo_takes_few_instructions", "[cuda][ptx]") {
     const ptx::Scope scope(ptx::split(GT_PTX_FILES, ":"));
     const ChunkGrid  grid = chunk_grid({.name = "w", .rows = 64, .cols = 64}, parse_chunk("64x64"));
@@ -152,8 +152,10 @@ TEST_CASE("a_chunk_of_demo_takes_few_instructions", "[cuda][ptx]") {
     };
     CHECK(count("demo_extract", [&] {
               cuda::demo_extract(nullptr, chunks, {gradient, 0.9f, 0.1f}, momentum, message);
-          }) < 1e9);
-    CHECK(count("demo_merge", [&] { cuda::demo_merge(nullptr, chunks, pieces, 2, update); }) < 1e9);
+          }) < 1'300'000);
+    CHECK(count("demo_merge", [&] {
+              cuda::demo_merge(nullptr, chunks, pieces, 2, update);
+          }) < 800'000);
 }
 #else
 TEST_CASE("ptx_of_nvcc_equals_the_cpu", "[cuda][ptx]") {
