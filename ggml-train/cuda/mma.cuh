@@ -75,7 +75,7 @@ load_tile(const uint16_t * from, int64_t ld, int first, int T, int D, unsigned *
     constexpr int kEights = DP / 8;  // of a row
     static_assert(N * kEights % kMmaThreads == 0);
 #ifdef __CUDACC__
-#pragma unroll 4  // loads on their way at once; more would not fit the registers
+#pragma unroll 2  // loads on their way at once; more would not fit the registers
 #endif
     for (int i = 0; i < N * kEights / kMmaThreads; ++i) {
         const int e = i * kMmaThreads + int(threadIdx.x), r = e / kEights, d = e % kEights * 8;

@@ -99,6 +99,11 @@ struct CUstream_st {
             work();
         });
     }
+
+    void drain() {
+        const Open open;  // once for all work
+        queue.run();
+    }
 };
 
 namespace {
@@ -126,14 +131,14 @@ cudaError_t cudaStreamCreate(cudaStream_t * stream) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    stream->queue.run();
+    stream->drain();
     t_streams.erase(std::find(t_streams.begin(), t_streams.end(), stream));
     delete stream;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    stream_of(stream).queue.run();
+    stream_of(stream).drain();
     return cudaSuccess;
 }
 
@@ -149,7 +154,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event) {
 
 cudaError_t cudaDeviceSynchronize() {
     for (CUstream_st * stream : t_streams) {
-        stream->queue.run();
+        stream->drain();
     }
     return cudaSuccess;
 }

@@ -15,7 +15,7 @@ public:
     // Runs all work that is there now.
     void run() { run_until(n_started_ + waiting_.size()); }
 
-    // What an event of this stream stands for: runs the work that is there now, when it is called.
+    // An event of this stream: runs the work that is there now, when it is called.
     std::function<void()> point() {
         return [this, n = n_started_ + waiting_.size()] { run_until(n); };
     }
