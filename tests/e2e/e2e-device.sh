@@ -31,6 +31,11 @@ rm ours/checkpoint-0000000003.gguf
 expect 0 "resuming after step 2" train $demo --device fake:0,fake:1 --out ours --export again.gguf
 cmp first.gguf again.gguf || fail "a resumed run on devices ends differently"
 
+# state in host memory: the same bits, less on the device
+train $demo --device fake:0,fake:1 --optimizer-on-host --out on-host --export on-host.gguf >out.txt
+grep -q "on the host" out.txt || { cat out.txt; fail "the summary does not say where the optimizer's state is"; }
+cmp first.gguf on-host.gguf || fail "with its state in host memory the optimizer has other bits"
+
 # a host with a device and one without agree on every bit (the run itself compares digests)
 mkdir anna ben
 "$bin/hub" --new --nodes hosts.txt --name anna --store "file://$work/store" >/dev/null

@@ -166,7 +166,8 @@ void TrainRank::make_shards(const RunPlan & plan, const ModelConfig & config) {
     for (const ParamView & shape : shapes) {
         rows.push_back(cut_rows(optim_, shape));
     }
-    const auto memory = has_kernels(optim_) ? OptimizerMemory::device : OptimizerMemory::host;
+    const auto memory = has_kernels(optim_) && !plan.optimizer_on_host ? OptimizerMemory::device
+                                                                       : OptimizerMemory::host;
     if (plan.shard == "full") {
         ModelConfig window = config;
         window.n_layer     = std::min(config.n_layer, kWindowBlocks);

@@ -66,8 +66,9 @@ struct TrainFlags {
     std::string device = "auto", compute = "auto", shard = "auto";
     bool        portable = false, recompute = false, fresh = false, list_devices = false;
     std::string export_to, export_type = "f32", active_hours;
-    bool        pause_when_busy = false;
-    double      power_limit     = 100.0;
+    bool        pause_when_busy   = false;
+    bool        optimizer_on_host = false;
+    double      power_limit       = 100.0;
 
     void visit_run(Flags & visit) {
         visit.group("Run (stored in checkpoints, the same on all hosts)");
@@ -169,6 +170,10 @@ struct TrainFlags {
         visit(
             "recompute", recompute,
             "recompute activations in the backward pass: less memory, more time"
+        );
+        visit(
+            "optimizer-on-host", optimizer_on_host,
+            "keep the optimizer's state in host memory: gradients and weights are copied every step"
         );
         visit(
             "eval-every", eval_every,
