@@ -54,6 +54,7 @@ void * alloc(size_t bytes);  // never null
 void   free(void * p);
 void   copy_in(Stream s, void * device, const void * host, size_t bytes);
 void   copy_out(Stream s, void * host, const void * device, size_t bytes);
+void   set_zero(Stream s, void * device, size_t bytes);
 void   synchronize(Stream s);
 
 // Order streams by a cudaEvent_t: what is on s now; what comes to s later waits for that.

@@ -5,6 +5,7 @@
 #include "ggml-train/run/checkpoint.h"
 #include "ggml-train/run/run-status.h"
 #include "ggml-train/run/step-log.h"
+#include "models/base-weights.h"
 #include "tools/cli/interrupt.h"
 #include "tools/train/measure.h"
 #include "tools/train/pause.h"
@@ -58,6 +59,13 @@ void write_page(const std::string & path, const RunStatus & status) {
 int64_t sample_every(const RunPlan & plan, const Samples & samples) {
     const int64_t usual = plan.steps < 50 ? plan.steps : plan.steps / 10;
     return samples.every ? samples.every : usual;
+}
+
+// Of an adapter.
+std::string use_of(const ModelConfig & config) {
+    const BaseWeights * base = config.lora.base.get();
+    return base ? ", an adapter for " + base->path() + " (--lora; export --merge makes one of both)"
+                : "";
 }
 
 // The run on one rank of this host. All ranks run the same lines; only rank 0 writes files, prints, and
@@ -288,7 +296,7 @@ private:
              )) {
             log_->note(note);
         }
-        log_->note("trained model: " + plan_.export_to);
+        log_->note("trained model: " + plan_.export_to + use_of(model_.file.config));
         session_.finish();
         return 0;
     }
