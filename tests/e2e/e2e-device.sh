@@ -42,7 +42,7 @@ done
 # state in host memory: the same bits, less on the device
 train $demo --device fake:0,fake:1 --optimizer-on-host --out on-host --export on-host.gguf >out.txt
 grep -q "on the host" out.txt || { cat out.txt; fail "the summary does not say where the optimizer's state is"; }
-cmp first.gguf on-host.gguf || fail "with its state in host memory the optimizer has other bits"
+cmp demo-run/first.gguf on-host.gguf || fail "with its state in host memory the optimizer has other bits"
 
 # a host with a device and one without agree on every bit (the run itself compares digests)
 for replicator in demo loco; do
