@@ -101,8 +101,8 @@ static void fused_chunk(
     ggml_tensor *  logits = ops.linear(
          x, {w}, head.bias ? std::vector{head.bias->weight} : std::vector<ggml_tensor *>{}
     );
-    if (autograd &&
-        !in.mix_labels) {  // its gradient takes the place of the logits, for products alone
+    if (autograd && !in.mix_labels) {
+        // the gradient takes the place of the logits, for products alone
         logits = ops.other_factor(logits);
     }
     const auto entropy = [&](ggml_tensor * x, ggml_tensor * labels, ggml_tensor * scale,

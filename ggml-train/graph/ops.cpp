@@ -96,8 +96,11 @@ static std::vector<int> sources_of_same_type(const ggml_tensor * x) {
 ggml_tensor * Ops::narrowed(ggml_tensor * x) {
     const FusedOp * op   = fused_op(x);
     const bool      norm = op == &kLayerNorm || op == &kRmsNorm;
-    if (x->type == GGML_TYPE_BF16 || narrowed_.count(x)) {
-        return x->type == GGML_TYPE_BF16 ? x : narrowed_.at(x);
+    if (x->type == GGML_TYPE_BF16) {
+        return x;
+    }
+    if (const auto found = narrowed_.find(x); found != narrowed_.end()) {
+        return found->second->op == GGML_OP_CPY ? nullptr : found->second;  // no cast
     }
     if (x->view_src ||
         !(norm || op == &kLinear || op == &kGelu || op == &kSwiglu || op == &kEmbedding)) {
@@ -130,8 +133,14 @@ ggml_tensor * Ops::other_factor(ggml_tensor * x) {
     if (!rounds()) {
         return x;
     }
-    ggml_tensor * twin = narrowed(x);
-    return twin ? twin : narrowed_[x] = ggml_cast(ctx_, x, GGML_TYPE_BF16);
+    if (ggml_tensor * twin = narrowed(x)) {
+        return twin;
+    }
+    ggml_tensor *& cast = narrowed_[x];
+    if (!cast) {
+        cast = ggml_cast(ctx_, x, GGML_TYPE_BF16);
+    }
+    return cast;
 }
 
 ggml_tensor * Ops::linear(
