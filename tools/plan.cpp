@@ -146,7 +146,7 @@ void print_choice(const PlanFlags & f, const ModelFile & model) {
     print_place(run, cost);
 }
 
-// How many samples at a time fit the usual sizes of NVIDIA's GPUs, alone with AdamW: two floats of state per
+// How many samples at a time fit the usual sizes of NVIDIA's GPUs in bf16, alone with AdamW: two floats of state per
 // weight. loco with Muon keeps one there, the rest in host memory.
 void print_gpus(const PlanFlags & f, const ModelFile & model) {
     RunPlan plan;
@@ -154,19 +154,28 @@ void print_gpus(const PlanFlags & f, const ModelFile & model) {
     plan.batch = plan.micro = f.batch;
     plan.optim              = f.optim;
     plan.optim.replicator   = "none";
+    plan.compute            = "bf16";
     std::printf("\n");
     for (const int gb : {12, 24}) {
-        const CardFit card = fit_card(plan, model.config, gb * 1073741824.0);
-        const char *  how  = card.fit.recompute ? " --recompute" : "";
-        const auto    need = bytes_text(static_cast<uint64_t>(card.need));
+        CardFit card;
+        for (const bool on_host : {false, true}) {
+            plan.optimizer_on_host = on_host;
+            card                   = fit_card(plan, model.config, gb * 1073741824.0);
+            if (card.fits) {
+                break;
+            }
+        }
+        const std::string how = std::string(card.fit.recompute ? " --recompute" : "") +
+                                (plan.optimizer_on_host ? " --optimizer-on-host" : "");
+        const auto need = bytes_text(static_cast<uint64_t>(card.need));
         if (card.fits) {
             std::printf(
                 "a GPU of %d GB trains it with --micro %lld%s (%s)\n", gb,
-                static_cast<long long>(card.fit.micro), how, need.c_str()
+                static_cast<long long>(card.fit.micro), how.c_str(), need.c_str()
             );
         } else {
             std::printf(
-                "a GPU of %d GB is too small: %s with --micro 1%s\n", gb, need.c_str(), how
+                "a GPU of %d GB is too small: %s with --micro 1%s\n", gb, need.c_str(), how.c_str()
             );
         }
     }

@@ -34,6 +34,11 @@ public:
     // Waits for the kernels that this thread started. All run on the default stream (null).
     virtual void wait() = 0;
 
+    // What this thread starts on one stream from now on runs behind what is on the other one, without the host.
+    // Nothing to do for a device without a stream of ggml's.
+    virtual void kernels_follow_ggml() {}
+    virtual void ggml_follows_kernels() {}
+
     // While the result lives, another library such as NCCL may use the device's memory.
     [[nodiscard]] virtual std::shared_ptr<void> access() = 0;
 

@@ -1,45 +1,38 @@
 #include "ggml-train/cuda/activation.cuh"
 
-#include <type_traits>
-
 namespace gt::cuda {
 
-void gelu(Stream s, int64_t n, Gelu kind, const float * x, Out y) {
-    with_type(y, [&](auto * to) {
-        using T        = std::remove_pointer_t<decltype(to)>;
+void gelu(Stream s, int64_t n, Gelu kind, In x, Out y) {
+    with_type(y.bf16, [&]<class T>(T *) {
         const auto run = kind == Gelu::erf ? gelu_kernel<Gelu::erf, T> : gelu_kernel<Gelu::tanh, T>;
-        launch(run, blocks_for(n, kThreads), kThreads, 0, s, n, x, to);
+        launch(run, blocks_of_fours(n), kThreads, 0, s, n, typed<T>(x), typed<T>(y));
     });
 }
 
-void gelu_back(Stream s, int64_t n, Gelu kind, const float * x, const float * dy, Out dx) {
-    with_type(dx, [&](auto * to) {
-        using T = std::remove_pointer_t<decltype(to)>;
+void gelu_back(Stream s, int64_t n, Gelu kind, In x, In dy, Out dx) {
+    with_type(dx.bf16, [&]<class T>(T *) {
         const auto run =
             kind == Gelu::erf ? gelu_back_kernel<Gelu::erf, T> : gelu_back_kernel<Gelu::tanh, T>;
-        launch(run, blocks_for(n, kThreads), kThreads, 0, s, n, x, dy, to);
+        launch(run, blocks_of_fours(n), kThreads, 0, s, n, typed<T>(x), typed<T>(dy), typed<T>(dx));
     });
 }
 
-void swiglu(Stream s, int64_t n, const float * gate, const float * up, Out y) {
-    with_type(y, [&](auto * to) {
-        using T = std::remove_pointer_t<decltype(to)>;
-        launch(swiglu_kernel<T>, blocks_for(n, kThreads), kThreads, 0, s, n, gate, up, to);
+void swiglu(Stream s, int64_t n, In gate, In up, Out y) {
+    with_type(y.bf16, [&]<class T>(T *) {
+        launch(
+            swiglu_kernel<T>, blocks_of_fours(n), kThreads, 0, s, n, typed<T>(gate), typed<T>(up),
+            typed<T>(y)
+        );
     });
 }
 
-void swiglu_back(
-    Stream        s,
-    int64_t       n,
-    const float * gate,
-    const float * up,
-    const float * dy,
-    float *       dgate,
-    float *       dup
-) {
-    launch(
-        swiglu_back_kernel, blocks_for(n, kThreads), kThreads, 0, s, n, gate, up, dy, dgate, dup
-    );
+void swiglu_back(Stream s, int64_t n, In gate, In up, In dy, Out dgate, Out dup) {
+    with_type(dy.bf16, [&]<class T>(T *) {
+        launch(
+            swiglu_back_kernel<T>, blocks_of_fours(n), kThreads, 0, s, n, typed<T>(gate),
+            typed<T>(up), typed<T>(dy), typed<T>(dgate), typed<T>(dup)
+        );
+    });
 }
 
 }  // namespace gt::cuda

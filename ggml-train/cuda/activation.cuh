@@ -1,4 +1,4 @@
-// ggml-train/cuda/activation.cuh — GELU (tanh and erf) and SwiGLU, both ways; a thread per element.
+// ggml-train/cuda/activation.cuh — GELU (tanh and erf) and SwiGLU, both ways; four elements a thread.
 #pragma once
 
 #include "ggml-train/cuda/bf16.cuh"
@@ -35,40 +35,57 @@ __device__ float gelu_slope(float x) {
 }
 
 template <Gelu kKind, class T>
-__global__ void __launch_bounds__(kThreads) gelu_kernel(int64_t n, const float * x, T * y) {
-    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
-         i += int64_t(gridDim.x) * kThreads) {
-        store(y + i, gelu_value<kKind>(x[i]));
+__global__ void __launch_bounds__(kThreads) gelu_kernel(int64_t n, const T * x, T * y) {
+    for (int64_t i = first_four(); i < n; i += step_of_fours()) {
+        Four<float> v = load_four(x, i, n);
+        for (float & one : v.x) {
+            one = gelu_value<kKind>(one);
+        }
+        store_four(y, i, n, v);
     }
 }
 
 template <Gelu kKind, class T>
 __global__ void __launch_bounds__(kThreads)
-    gelu_back_kernel(int64_t n, const float * x, const float * dy, T * dx) {
-    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
-         i += int64_t(gridDim.x) * kThreads) {
-        store(dx + i, dy[i] * gelu_slope<kKind>(x[i]));
+    gelu_back_kernel(int64_t n, const T * x, const T * dy, T * dx) {
+    for (int64_t i = first_four(); i < n; i += step_of_fours()) {
+        const Four<float> v = load_four(x, i, n);
+        Four<float>       d = load_four(dy, i, n);
+        for (int j = 0; j < 4; ++j) {
+            d.x[j] *= gelu_slope<kKind>(v.x[j]);
+        }
+        store_four(dx, i, n, d);
     }
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    swiglu_kernel(int64_t n, const float * gate, const float * up, T * y) {
-    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
-         i += int64_t(gridDim.x) * kThreads) {
-        store(y + i, gate[i] * sigmoid(gate[i]) * up[i]);
+    swiglu_kernel(int64_t n, const T * gate, const T * up, T * y) {
+    for (int64_t i = first_four(); i < n; i += step_of_fours()) {
+        const Four<float> g = load_four(gate, i, n);
+        Four<float>       u = load_four(up, i, n);
+        for (int j = 0; j < 4; ++j) {
+            u.x[j] = g.x[j] * sigmoid(g.x[j]) * u.x[j];
+        }
+        store_four(y, i, n, u);
     }
 }
 
-__global__ void __launch_bounds__(kThreads) swiglu_back_kernel(
-    int64_t n, const float * gate, const float * up, const float * dy, float * dgate, float * dup
-) {
-    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
-         i += int64_t(gridDim.x) * kThreads) {
-        const float g = gate[i], u = up[i], d = dy[i];  // read before dgate or dup, one of them dy
-        const float s = sigmoid(g);
-        dgate[i]      = d * u * s * (1.0f + g * (1.0f - s));
-        dup[i]        = d * g * s;
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    swiglu_back_kernel(int64_t n, const T * gate, const T * up, const T * dy, T * dgate, T * dup) {
+    for (int64_t i = first_four(); i < n; i += step_of_fours()) {
+        // read before dgate or dup, one of them dy
+        const Four<float> g = load_four(gate, i, n), u = load_four(up, i, n),
+                          d = load_four(dy, i, n);
+        Four<float> to_gate, to_up;
+        for (int j = 0; j < 4; ++j) {
+            const float s = sigmoid(g.x[j]);
+            to_gate.x[j]  = d.x[j] * u.x[j] * s * (1.0f + g.x[j] * (1.0f - s));
+            to_up.x[j]    = d.x[j] * g.x[j] * s;
+        }
+        store_four(dgate, i, n, to_gate);
+        store_four(dup, i, n, to_up);
     }
 }
 

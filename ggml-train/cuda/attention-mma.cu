@@ -9,15 +9,15 @@ static dim3 tiles_of(const Attention & a, int64_t heads) {
     );
 }
 
-// Rows are read four floats at a time.
-static bool suits(const Attention & a) {
-    return a.D % 4 == 0 && has_tensor_cores();
+static void check_heads(const Attention & a) {
+    GT_CHECK(a.D % kHeadStep == 0, "rows are read eight bf16 at a time");
+    GT_CHECK(has_tensor_cores(), "attention of bf16 needs tensor cores");
 }
 
-void attention_bf16(Stream s, const Attention & a, const float * qkv, float * o, float * lse) {
-    if (!suits(a)) {
-        return attention(s, a, qkv, o, lse);
-    }
+void attention_bf16(
+    Stream s, const Attention & a, const uint16_t * qkv, uint16_t * o, float * lse
+) {
+    check_heads(a);
     with_head(a, [&](auto nd) {
         constexpr int ND = decltype(nd)::value;
         launch(
@@ -30,17 +30,14 @@ void attention_bf16(Stream s, const Attention & a, const float * qkv, float * o,
 void attention_bf16_back(
     Stream            s,
     const Attention & a,
-    const float *     qkv,
-    const float *     o,
+    const uint16_t *  qkv,
+    const uint16_t *  o,
     const float *     lse,
-    const float *     d_o,
+    const uint16_t *  d_o,
     float *           delta,
-    Out               dqkv
+    uint16_t *        dqkv
 ) {
-    if (!suits(a)) {
-        GT_CHECK(!dqkv.bf16, "results in bf16 come from tensor cores");
-        return attention_back(s, a, qkv, o, lse, d_o, delta, static_cast<float *>(dqkv.to));
-    }
+    check_heads(a);
     attention_delta(s, a, o, d_o, delta);
     with_head(a, [&](auto nd) {
         constexpr int    ND    = decltype(nd)::value;

@@ -1,7 +1,7 @@
 // ggml-train/cuda/attention-mma.cuh — attention on tensor cores: products of bf16, everything else in F32.
 //
-// q, k, v and d_o are rounded to bf16 when they are read, weights and their gradients where they are a
-// factor of the next product. A warp keeps 16 rows (queries; keys in the gradient of keys and values) and
+// q, k, v and d_o are bf16; weights and their gradients are rounded where they are a factor of the next product,
+// results where they are written. A warp keeps 16 rows (queries; keys in the gradient of keys and values) and
 // passes over tiles of columns in shared memory. As in attention.cuh there are two kernels for the
 // gradient, each of which writes only its own output: one kernel for all would need atomics, or a dq for
 // every tile of keys, and multiplies 5 times where these two multiply 7 times.
@@ -72,18 +72,15 @@ add_product(float (&c)[DP / 8][4], const float (&p)[N / 8][4], const unsigned * 
     }
 }
 
-// Row `row` of this lane's two of c (0, 1), times `by`: D values from element `at` on.
+// Row `row` of this lane's two of c (0, 1), times `by`: D values.
 template <int DP>
 __device__ inline void
-store_row(const float (&c)[DP / 8][4], int row, float by, int D, Out out, int64_t at) {
+store_row(const float (&c)[DP / 8][4], int row, float by, int D, uint16_t * to) {
     for (int n = 0; n < DP / 8; ++n) {
-        const int   d   = n * 8 + threadIdx.x % 4 * 2;
-        const float low = c[n][2 * row] * by, high = c[n][2 * row + 1] * by;
-        if (d < D && out.bf16) {
-            *reinterpret_cast<unsigned *>(static_cast<uint16_t *>(out.to) + at + d) =
-                pack_bf16(low, high);
-        } else if (d < D) {
-            *reinterpret_cast<Floats2 *>(static_cast<float *>(out.to) + at + d) = {low, high};
+        const int d = n * 8 + threadIdx.x % 4 * 2;
+        if (d < D) {
+            *reinterpret_cast<unsigned *>(to + d) =
+                pack_bf16(c[n][2 * row] * by, c[n][2 * row + 1] * by);
         }
     }
 }
@@ -105,16 +102,16 @@ constexpr size_t tile_bytes(int rows) {
 }
 
 template <int ND>
-__global__ void __launch_bounds__(kMmaThreads)
-    attention_bf16_kernel(Attention a, float scale, const float * qkv, Out o, float * lse) {
+__global__ void __launch_bounds__(kMmaThreads
+) attention_bf16_kernel(Attention a, float scale, const uint16_t * qkv, uint16_t * o, float * lse) {
     constexpr int DP = ND * 32, N = kMmaColumns<ND>;
     GT_DYNAMIC_SHARED(unsigned, q);
-    unsigned *    k = q + kMmaRows * kRowWords<DP>, *v = k + N * kRowWords<DP>;
-    const Heads   at(a);
-    const int     T = int(a.T), D = int(a.D), row0 = threadIdx.x / 32 * 16;
-    const int     lane = threadIdx.x % 32, first = int(blockIdx.x) * kMmaRows;
-    const int64_t h = blockIdx.y, b = blockIdx.z, hk = h / (a.H / a.Hkv);
-    const float * batch = qkv + b * a.T * at.ld();
+    unsigned *       k = q + kMmaRows * kRowWords<DP>, *v = k + N * kRowWords<DP>;
+    const Heads      at(a);
+    const int        T = int(a.T), D = int(a.D), row0 = threadIdx.x / 32 * 16;
+    const int        lane = threadIdx.x % 32, first = int(blockIdx.x) * kMmaRows;
+    const int64_t    h = blockIdx.y, b = blockIdx.z, hk = h / (a.H / a.Hkv);
+    const uint16_t * batch = qkv + b * a.T * at.ld();
     load_tile<DP, kMmaRows>(batch + at.q(h), at.ld(), first, T, D, q);
 
     float acc[DP / 8][4] = {}, top[2] = {kMasked, kMasked}, total[2] = {};
@@ -163,7 +160,7 @@ __global__ void __launch_bounds__(kMmaThreads)
     for (int r = 0; r < 2; ++r) {
         const float sum = row_sum(total[r]);
         if (t[r] < T) {
-            store_row<DP>(acc, r, 1.0f / sum, D, o, ((b * T + t[r]) * a.H + h) * D);
+            store_row<DP>(acc, r, 1.0f / sum, D, o + ((b * T + t[r]) * a.H + h) * D);
             if (lane % 4 == 0) {
                 lse[(b * a.H + h) * T + t[r]] = top[r] * kLn2 + logf(sum);
             }
@@ -192,23 +189,23 @@ __device__ inline QueryBack query_back(
 // dq: rows are queries, columns keys.
 template <int ND>
 __global__ void __launch_bounds__(kMmaThreads) attention_bf16_dq_kernel(
-    Attention     a,
-    float         scale,
-    const float * qkv,
-    const float * lse,
-    const float * delta,
-    const float * d_o,
-    Out           dqkv
+    Attention        a,
+    float            scale,
+    const uint16_t * qkv,
+    const float *    lse,
+    const float *    delta,
+    const uint16_t * d_o,
+    uint16_t *       dqkv
 ) {
     constexpr int DP = ND * 32, N = kMmaColumns<ND>;
     GT_DYNAMIC_SHARED(unsigned, q);
-    unsigned *    g = q + kMmaRows * kRowWords<DP>;  // d_o
-    unsigned *    k = g + kMmaRows * kRowWords<DP>, *v = k + N * kRowWords<DP>;
-    const Heads   at(a);
-    const int     T = int(a.T), D = int(a.D), row0 = threadIdx.x / 32 * 16;
-    const int     lane = threadIdx.x % 32, first = int(blockIdx.x) * kMmaRows;
-    const int64_t h = blockIdx.y, b = blockIdx.z, hk = h / (a.H / a.Hkv);
-    const float * batch = qkv + b * a.T * at.ld();
+    unsigned *       g = q + kMmaRows * kRowWords<DP>;  // d_o
+    unsigned *       k = g + kMmaRows * kRowWords<DP>, *v = k + N * kRowWords<DP>;
+    const Heads      at(a);
+    const int        T = int(a.T), D = int(a.D), row0 = threadIdx.x / 32 * 16;
+    const int        lane = threadIdx.x % 32, first = int(blockIdx.x) * kMmaRows;
+    const int64_t    h = blockIdx.y, b = blockIdx.z, hk = h / (a.H / a.Hkv);
+    const uint16_t * batch = qkv + b * a.T * at.ld();
     load_tile<DP, kMmaRows>(batch + at.q(h), at.ld(), first, T, D, q);
     load_tile<DP, kMmaRows>(d_o + (b * a.T * a.H + h) * D, a.H * D, first, T, D, g);
 
@@ -239,7 +236,7 @@ __global__ void __launch_bounds__(kMmaThreads) attention_bf16_dq_kernel(
     for (int r = 0; r < 2; ++r) {
         const int t = first + row0 + lane / 4 + 8 * r;
         if (t < T) {
-            store_row<DP>(acc, r, 1.0f, D, dqkv, (b * T + t) * at.ld() + at.q(h));
+            store_row<DP>(acc, r, 1.0f, D, dqkv + (b * T + t) * at.ld() + at.q(h));
         }
     }
 }
@@ -247,24 +244,24 @@ __global__ void __launch_bounds__(kMmaThreads) attention_bf16_dq_kernel(
 // dk and dv: rows are keys, columns queries, of all query heads that use the key head.
 template <int ND>
 __global__ void __launch_bounds__(kMmaThreads) attention_bf16_dkv_kernel(
-    Attention     a,
-    float         scale,
-    const float * qkv,
-    const float * lse,
-    const float * delta,
-    const float * d_o,
-    Out           dqkv
+    Attention        a,
+    float            scale,
+    const uint16_t * qkv,
+    const float *    lse,
+    const float *    delta,
+    const uint16_t * d_o,
+    uint16_t *       dqkv
 ) {
     constexpr int DP = ND * 32, N = kMmaColumns<ND>;
     GT_SHARED(QueryBack, query, N);
     GT_DYNAMIC_SHARED(unsigned, k);
-    unsigned *    v = k + kMmaRows * kRowWords<DP>;
-    unsigned *    q = v + kMmaRows * kRowWords<DP>, *g = q + N * kRowWords<DP>;  // g: d_o
-    const Heads   at(a);
-    const int     T = int(a.T), D = int(a.D), row0 = threadIdx.x / 32 * 16;
-    const int     lane = threadIdx.x % 32, first = int(blockIdx.x) * kMmaRows;
-    const int64_t hk = blockIdx.y, b = blockIdx.z, group = a.H / a.Hkv;
-    const float * batch = qkv + b * a.T * at.ld();
+    unsigned *       v = k + kMmaRows * kRowWords<DP>;
+    unsigned *       q = v + kMmaRows * kRowWords<DP>, *g = q + N * kRowWords<DP>;  // g: d_o
+    const Heads      at(a);
+    const int        T = int(a.T), D = int(a.D), row0 = threadIdx.x / 32 * 16;
+    const int        lane = threadIdx.x % 32, first = int(blockIdx.x) * kMmaRows;
+    const int64_t    hk = blockIdx.y, b = blockIdx.z, group = a.H / a.Hkv;
+    const uint16_t * batch = qkv + b * a.T * at.ld();
     load_tile<DP, kMmaRows>(batch + at.k(hk), at.ld(), first, T, D, k);
     load_tile<DP, kMmaRows>(batch + at.v(hk), at.ld(), first, T, D, v);
 
@@ -301,8 +298,8 @@ __global__ void __launch_bounds__(kMmaThreads) attention_bf16_dkv_kernel(
         const int t = first + row0 + lane / 4 + 8 * r;
         if (t < T) {
             const int64_t row = (b * T + t) * at.ld();
-            store_row<DP>(dk, r, 1.0f, D, dqkv, row + at.k(hk));
-            store_row<DP>(dv, r, 1.0f, D, dqkv, row + at.v(hk));
+            store_row<DP>(dk, r, 1.0f, D, dqkv + row + at.k(hk));
+            store_row<DP>(dv, r, 1.0f, D, dqkv + row + at.v(hk));
         }
     }
 }

@@ -20,13 +20,13 @@ void attention(Stream s, const Attention & a, const float * qkv, float * o, floa
     });
 }
 
-void attention_delta(
-    Stream s, const Attention & a, const float * o, const float * d_o, float * delta
-) {
-    launch(
-        attention_delta_kernel, blocks_for(a.B * a.T * a.H, kAttnWarps), kAttnThreads, 0, s, a, o,
-        d_o, delta
-    );
+void attention_delta(Stream s, const Attention & a, In o, In d_o, float * delta) {
+    with_type(o.bf16, [&]<class T>(T *) {
+        launch(
+            attention_delta_kernel<T>, blocks_for(a.B * a.T * a.H, kAttnWarps), kAttnThreads, 0, s,
+            a, typed<T>(o), typed<T>(d_o), delta
+        );
+    });
 }
 
 void attention_back(

@@ -6,6 +6,7 @@
 // bits every time. F32 throughout.
 #pragma once
 
+#include "ggml-train/cuda/bf16.cuh"
 #include "ggml-train/cuda/heads.cuh"
 
 namespace gt::cuda {
@@ -117,14 +118,15 @@ __global__ void __launch_bounds__(kAttnThreads)
 }
 
 // delta [B x H x T] = sum over a head of o * d_o; a warp per head of a token.
+template <class T>
 __global__ void __launch_bounds__(kAttnThreads)
-    attention_delta_kernel(Attention a, const float * o, const float * d_o, float * delta) {
+    attention_delta_kernel(Attention a, const T * o, const T * d_o, float * delta) {
     const int64_t lane = threadIdx.x % 32;
     for (int64_t i = int64_t(blockIdx.x) * kAttnWarps + threadIdx.x / 32; i < a.B * a.T * a.H;
          i += int64_t(gridDim.x) * kAttnWarps) {
         float sum = 0.0f;
         for (int64_t d = lane; d < a.D; d += 32) {
-            sum += o[i * a.D + d] * d_o[i * a.D + d];
+            sum += value_of(o[i * a.D + d]) * value_of(d_o[i * a.D + d]);
         }
         sum = warp_sum(sum);
         if (lane == 0) {

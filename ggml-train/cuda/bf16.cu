@@ -2,15 +2,19 @@
 
 namespace gt::cuda {
 
-__global__ void __launch_bounds__(kThreads) round_kernel(int64_t n, const float * x, uint16_t * y) {
-    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
-         i += int64_t(gridDim.x) * kThreads) {
-        y[i] = to_bf16(x[i]);
+void convert(Stream s, int64_t n, In x, Out y) {
+    const dim3 grid = blocks_of_fours(n);
+    if (y.bf16) {
+        launch(
+            convert_kernel<float, uint16_t>, grid, kThreads, 0, s, n, typed<float>(x),
+            typed<uint16_t>(y)
+        );
+    } else {
+        launch(
+            convert_kernel<uint16_t, float>, grid, kThreads, 0, s, n, typed<uint16_t>(x),
+            typed<float>(y)
+        );
     }
-}
-
-void round_bf16(Stream s, int64_t n, const float * x, uint16_t * y) {
-    launch(round_kernel, blocks_for(n, kThreads), kThreads, 0, s, n, x, y);
 }
 
 }  // namespace gt::cuda

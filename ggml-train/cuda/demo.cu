@@ -23,8 +23,8 @@ void demo_extract(
                  k    = static_cast<size_t>(c.k);
     const DemoFold scaled{fold.grad, fold.decay, fold.alpha * c.factor};
     launch(
-        demo_extract_kernel, grid, kThreads, (2 * n + k) * sizeof(float) + (k + 1) / 2 * 4, s, c,
-        scaled, momentum, message
+        demo_extract_kernel, grid, kThreads, (2 * n + kLine + k) * sizeof(float) + (k + 1) / 2 * 4,
+        s, c, scaled, momentum, message
     );
 }
 

@@ -10,16 +10,17 @@ namespace gt::cuda {
 constexpr int kWindow  = 512;   // coefficients that merge sums at a time
 constexpr int kEntries = 1024;  // coefficients of senders that it holds at a time, at least
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     demo_extract_kernel(DemoChunks c, DemoFold fold, float * momentum, uint8_t * message) {
     GT_DYNAMIC_SHARED(float, memory);
     GT_SHARED(int, part, kThreads / kWarp);
+    GT_SHARED(int, digits, kDigits);
     GT_SHARED(WireHead, head, 1);
     const int  n     = c.rows * c.cols;
     float *    x     = memory;
-    float *    y     = memory + n;
-    float *    value = memory + 2 * n;                                      // [k]
-    uint16_t * index = reinterpret_cast<uint16_t *>(memory + 2 * n + c.k);  // [k]
+    float *    y     = memory + n;                                 // [n + kLine]
+    float *    value = y + n + kLine;                              // [k]
+    uint16_t * index = reinterpret_cast<uint16_t *>(value + c.k);  // [k]
     for (int64_t chunk = blockIdx.x; chunk < c.n_chunks; chunk += gridDim.x) {
         float * m = momentum + chunk * n;
         if (fold.grad) {
@@ -37,7 +38,7 @@ __global__ void __launch_bounds__(kThreads)
         __syncthreads();
         if (message) {
             uint8_t * out = message + chunk * (c.value_bytes + c.index_bytes);
-            block_top_k(x, n, c.k, index, part);
+            block_top_k(x, n, c.k, index, digits, part);
             for (int i = threadIdx.x; i < c.k; i += kThreads) {
                 value[i] = x[index[i]];
             }
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t chunk = blockIdx.x; chunk < c.n_chunks; chunk += gridDim.x) {
         const uint8_t * in = message + chunk * (c.value_bytes + c.index_bytes);
         float *         m  = momentum + chunk * c.rows * c.cols;
-        if (threadIdx.x == 0) {
+        if (threadIdx.x < kWarp) {
             decode_indices(c.low, in + c.value_bytes, c.k, c.index_bytes, index);
         }
         __syncthreads();
@@ -107,7 +108,7 @@ __device__ inline void merge_pieces(
                         pieces[first + e / c.k].bytes + chunk * (c.value_bytes + c.index_bytes);
                     value[e] = wire_value(c.wire, in, e % c.k);
                 }
-                for (int p = threadIdx.x; p < n_here; p += kThreads) {
+                for (int p = threadIdx.x / kWarp; p < n_here; p += kThreads / kWarp) {
                     const uint8_t * in =
                         pieces[first + p].bytes + chunk * (c.value_bytes + c.index_bytes);
                     decode_indices(c.low, in + c.value_bytes, c.k, c.index_bytes, index + p * c.k);
@@ -139,7 +140,7 @@ __device__ inline void merge_pieces(
     }
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     demo_merge_kernel(DemoChunks c, const DemoPiece * pieces, int n_pieces, float * update) {
     GT_DYNAMIC_SHARED(float, memory);
     const int n = c.rows * c.cols;

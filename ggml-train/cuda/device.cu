@@ -55,4 +55,12 @@ void synchronize(Stream s) {
     check(cudaStreamSynchronize(s), "synchronize");
 }
 
+void record(Stream s, void * event) {
+    check(cudaEventRecord(static_cast<cudaEvent_t>(event), s), "event");
+}
+
+void wait_for(Stream s, void * event) {
+    check(cudaStreamWaitEvent(s, static_cast<cudaEvent_t>(event)), "event");
+}
+
 }  // namespace gt::cuda

@@ -4,24 +4,25 @@
 // row owns the row, and adds all positions that use it, in order.
 #pragma once
 
-#include "ggml-train/cuda/device.cuh"
+#include "ggml-train/cuda/bf16.cuh"
 
 namespace gt::cuda {
 
+template <class T>
 __global__ void __launch_bounds__(kThreads) embedding_kernel(
     int64_t         n,
-    int64_t         T,
+    int64_t         n_places,
     int64_t         C,
     const int32_t * ids,
     const float *   table,
     const float *   position,
-    float *         x
+    T *             x
 ) {
     for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
         const int64_t row = ids[i];
         for (int64_t c = threadIdx.x; c < C; c += kThreads) {
             const float v = table[row * C + c];
-            x[i * C + c]  = position ? v + position[i % T * C + c] : v;
+            store(x + i * C + c, position ? v + position[i % n_places * C + c] : v);
         }
     }
 }
@@ -34,9 +35,9 @@ __global__ void __launch_bounds__(kThreads) scale_kernel(int64_t n, float beta, 
     }
 }
 
-__global__ void __launch_bounds__(kThreads) embedding_back_kernel(
-    int64_t n, int64_t C, const int32_t * ids, const float * dx, float * table
-) {
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    embedding_back_kernel(int64_t n, int64_t C, const int32_t * ids, const T * dx, float * table) {
     GT_SHARED(unsigned, named, kThreads / kWarp);  // which of a warp's positions name our row
     const int     warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
     const int64_t block = blockIdx.x;
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) embedding_back_kernel(
                     return;  // an earlier block owns the row; all threads of the block return here
                 }
                 for (int64_t c = threadIdx.x; c < C; c += kThreads) {
-                    table[row * C + c] += dx[j * C + c];
+                    table[row * C + c] += value_of(dx[j * C + c]);
                 }
             }
         }
@@ -63,14 +64,15 @@ __global__ void __launch_bounds__(kThreads) embedding_back_kernel(
     }
 }
 
+template <class T>
 __global__ void __launch_bounds__(kThreads) position_back_kernel(
-    int64_t B, int64_t n, const float * dx, float beta, float * position  // n = T * C
+    int64_t B, int64_t n, const T * dx, float beta, float * position  // n: of a sample's dx
 ) {
     for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
          i += int64_t(gridDim.x) * kThreads) {
         float sum = beta == 0.0f ? 0.0f : beta * position[i];
         for (int64_t b = 0; b < B; ++b) {
-            sum += dx[b * n + i];
+            sum += value_of(dx[b * n + i]);
         }
         position[i] = sum;
     }

@@ -76,7 +76,7 @@ Owned<LtProduct> product(const CublasLt & lt, const Gemm & g) {
     set(kLtTransposeB, int32_t{g.ta});
     if (g.bias) {
         set(kLtEpilogue, kLtBias);
-        set(kLtBiasPointer, g.bias);
+        set(kLtBiasPointer, g.bias);  // of C's type, unless another attribute says otherwise
     }
     return owned;
 }
@@ -122,12 +122,13 @@ void gemm(Stream s, const Gemm & g) {
     const Products & p    = products();
     const CublasLt & lt   = p.lt;
     const LtType     type = g.bf16 ? kLtBf16 : kLtF32;
-    const void *     add  = g.residual ? g.residual : g.C;
+    const LtType     made = g.C.bf16 ? kLtBf16 : kLtF32;
+    const void *     add  = g.residual ? g.residual : g.C.at;
     const auto       op   = product(lt, g);
     const auto       A    = layout(lt, type, g.tb, g.N, g.K, g.ldb),
                B          = layout(lt, type, g.ta, g.K, g.M, g.lda);
-    const auto C          = layout(lt, kLtF32, false, g.N, g.M, g.ldc);
-    const auto wanted     = preference(lt, {g.B, g.A, add, g.C});
+    const auto C          = layout(lt, made, false, g.N, g.M, g.ldc);
+    const auto wanted     = preference(lt, {g.B, g.A, add, g.C.at});
     LtChoice   choice{};
     int        n      = 0;
     LtStatus   status = lt.cublasLtMatmulAlgoGetHeuristic(
@@ -136,7 +137,7 @@ void gemm(Stream s, const Gemm & g) {
     if (status == kLtSuccess && n > 0) {
         const float alpha = 1.0f, beta = g.residual ? 1.0f : 0.0f;
         status = lt.cublasLtMatmul(
-            p.handle, op.get(), &alpha, g.B, A.get(), g.A, B.get(), &beta, add, C.get(), g.C,
+            p.handle, op.get(), &alpha, g.B, A.get(), g.A, B.get(), &beta, add, C.get(), g.C.at,
             C.get(), &choice.algorithm, p.workspace, kWorkspace, s
         );
     } else if (status == kLtSuccess) {
@@ -148,7 +149,10 @@ void gemm(Stream s, const Gemm & g) {
             "%s; "
             "update the CUDA libraries, or use --portable",
             n > 0 ? "an error" : "no algorithm", static_cast<long long>(g.M),
-            static_cast<long long>(g.N), static_cast<long long>(g.K), g.bf16 ? "bf16" : "f32",
+            static_cast<long long>(g.N), static_cast<long long>(g.K),
+            g.C.bf16 ? "bf16 to bf16"
+            : g.bf16 ? "bf16"
+                     : "f32",
             g.ta ? ", A transposed" : "", g.tb ? ", B transposed" : "",
             static_cast<long long>(g.lda), static_cast<long long>(g.ldb),
             static_cast<long long>(g.ldc), lt.cublasLtGetStatusString(status)

@@ -46,9 +46,7 @@ void with_head(const Attention & a, const F & fn) {
     }
 }
 
-// delta [B x H x T]: the sum over each head of o * d_o.
-void attention_delta(
-    Stream s, const Attention & a, const float * o, const float * d_o, float * delta
-);
+// delta [B x H x T]: the sum over each head of o * d_o, of one type.
+void attention_delta(Stream s, const Attention & a, In o, In d_o, float * delta);
 
 }  // namespace gt::cuda

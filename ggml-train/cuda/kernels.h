@@ -19,19 +19,20 @@ namespace gt::cuda {
 
 using Stream = CUstream_st *;  // null: the default stream
 
-// Where results go: floats, or the same rounded to bf16, as products take them.
+// Where results go: floats, or the same rounded to bf16.
 struct Out {
-    Out(float * p) : to(p) {}
-    Out(uint16_t * p) : to(p), bf16(true) {}
-    void * to;
+    Out(float * p) : at(p) {}
+    Out(uint16_t * p) : at(p), bf16(true) {}
+    void * at;
     bool   bf16 = false;
 };
 
 // The same for what is read.
 struct In {
-    In(const float * p) : from(p) {}
-    In(const uint16_t * p) : from(p), bf16(true) {}
-    const void * from;
+    In(const float * p) : at(p) {}
+    In(const uint16_t * p) : at(p), bf16(true) {}
+    In(const Out & out) : at(out.at), bf16(out.bf16) {}
+    const void * at;
     bool         bf16 = false;
 };
 using cpu::Attention;
@@ -56,79 +57,77 @@ void   copy_out(Stream s, void * host, const void * device, size_t bytes);
 void   set_zero(Stream s, void * device, size_t bytes);
 void   synchronize(Stream s);
 
+// Order streams by a cudaEvent_t: what is on s now; what comes to s later waits for that.
+void record(Stream s, void * event);
+void wait_for(Stream s, void * event);
+
 // ---- gemm.cpp: products by cuBLASLt ---------------------------------------------------------------------
 
 // As cpu::Gemm: C = op(A) op(B), plus bias, plus a residual laid out as C, which may be the old C. Factors are F32
-// or both bf16; sums are F32. All products of a device must be on the same stream.
+// or both bf16, and then C may be bf16 with bias and residual; sums are F32. All products of a device must be on the
+// same stream.
 struct Gemm {
-    bool          ta = false, tb = false;
-    int64_t       M = 0, N = 0, K = 0;
-    bool          bf16     = false;
-    const void *  A        = nullptr;
-    int64_t       lda      = 0;
-    const void *  B        = nullptr;
-    int64_t       ldb      = 0;
-    float *       C        = nullptr;
-    int64_t       ldc      = 0;
-    const float * bias     = nullptr;
-    const float * residual = nullptr;
+    bool         ta = false, tb = false;
+    int64_t      M = 0, N = 0, K = 0;
+    bool         bf16     = false;
+    const void * A        = nullptr;
+    int64_t      lda      = 0;
+    const void * B        = nullptr;
+    int64_t      ldb      = 0;
+    Out          C        = static_cast<float *>(nullptr);
+    int64_t      ldc      = 0;
+    const void * bias     = nullptr;  // of C's type, as the residual
+    const void * residual = nullptr;
 };
 void gemm(Stream s, const Gemm & g);
 
 // Whether gemm may round F32 factors to TF32 from now on; not unless it is called.
 void use_tf32(bool on);
 
-// ---- norm.cu ------------------------------------------------------------------------------------------
+// ---- norm.cu: x and y of one type, or x F32 and y bf16; dy as y, dx and add as x -------------------------
 
 void layer_norm(
     Stream        s,
     int64_t       rows,
     int64_t       C,
     float         eps,
-    const float * x,
+    In            x,
     const float * w,
     const float * b,
     Out           y,
     float *       stats
 );
 void rms_norm(
-    Stream        s,
-    int64_t       rows,
-    int64_t       C,
-    float         eps,
-    const float * x,
-    const float * w,
-    Out           y,
-    float *       stats
+    Stream s, int64_t rows, int64_t C, float eps, In x, const float * w, Out y, float * stats
 );
 void layer_norm_back(
     Stream        s,
     int64_t       rows,
     int64_t       C,
-    const float * dy,
-    const float * x,
+    In            dy,
+    In            x,
     const float * w,
     const float * stats,
-    const float * add,
-    float *       dx
+    In            add,  // may be dx, or null
+    Out           dx
 );
 void rms_norm_back(
     Stream        s,
     int64_t       rows,
     int64_t       C,
-    const float * dy,
-    const float * x,
+    In            dy,
+    In            x,
     const float * w,
     const float * stats,
-    const float * add,
-    float *       dx
+    In            add,  // may be dx, or null
+    Out           dx
 );
 void norm_back_params(
     Stream        s,
     int64_t       rows,
     int64_t       C,
-    const float * dy,
-    const float * x,
+    In            dy,
+    In            x,
     const float * stats,
     float         beta,
     float *       dw,
@@ -138,22 +137,14 @@ void sum_rows(Stream s, int64_t rows, int64_t C, In x, int64_t ld, float beta, f
 
 // ---- bf16.cu --------------------------------------------------------------------------------------------
 
-void round_bf16(Stream s, int64_t n, const float * x, uint16_t * y);
+void convert(Stream s, int64_t n, In x, Out y);  // REQUIRES: one of them is bf16
 
-// ---- activation.cu --------------------------------------------------------------------------------------
+// ---- activation.cu: all of one type ---------------------------------------------------------------------
 
-void gelu(Stream s, int64_t n, Gelu kind, const float * x, Out y);
-void gelu_back(Stream s, int64_t n, Gelu kind, const float * x, const float * dy, Out dx);
-void swiglu(Stream s, int64_t n, const float * gate, const float * up, Out y);
-void swiglu_back(
-    Stream        s,
-    int64_t       n,
-    const float * gate,
-    const float * up,
-    const float * dy,
-    float *       dgate,
-    float *       dup
-);
+void gelu(Stream s, int64_t n, Gelu kind, In x, Out y);
+void gelu_back(Stream s, int64_t n, Gelu kind, In x, In dy, Out dx);
+void swiglu(Stream s, int64_t n, In gate, In up, Out y);
+void swiglu_back(Stream s, int64_t n, In gate, In up, In dy, Out dgate, Out dup);
 
 // ---- embedding.cu ---------------------------------------------------------------------------------------
 
@@ -165,31 +156,22 @@ void embedding(
     const int32_t * ids,
     const float *   table,
     const float *   position,
-    float *         x
+    Out             x
 );
 void embedding_back(
-    Stream          s,
-    int64_t         n,
-    int64_t         V,
-    int64_t         C,
-    const int32_t * ids,
-    const float *   dx,
-    float           beta,
-    float *         table
+    Stream s, int64_t n, int64_t V, int64_t C, const int32_t * ids, In dx, float beta, float * table
 );
-void position_back(
-    Stream s, int64_t B, int64_t T, int64_t C, const float * dx, float beta, float * position
-);
+void position_back(Stream s, int64_t B, int64_t T, int64_t C, In dx, float beta, float * position);
 
 // ---- loss.cu --------------------------------------------------------------------------------------------
 
-// scale: one float in device memory. grad: null, the logits' place, or laid out as they are.
+// scale: one float in device memory. grad: null, or the logits' place; of their type.
 void cross_entropy(
     Stream          s,
     int64_t         rows,
     int64_t         V,
     int64_t         ld,
-    const float *   logits,
+    In              logits,
     const int32_t * labels,
     float           smoothing,
     const float *   scale,
@@ -214,19 +196,20 @@ void attention_back(
     float *           dqkv
 );
 
-// The same with products of bf16 on tensor cores, where the device has them and D is a multiple of four:
-// q, k, v, d_o, the weights and their gradients are rounded, sums and the softmax are F32. dqkv may be bf16
-// under the same conditions.
-void attention_bf16(Stream s, const Attention & a, const float * qkv, float * o, float * lse);
+// The same of bf16 on tensor cores: weights and their gradients are rounded, too; sums and the softmax are F32.
+// REQUIRES: the device has them, D is a multiple of kHeadStep.
+constexpr int64_t kHeadStep = 8;
+
+void attention_bf16(Stream s, const Attention & a, const uint16_t * qkv, uint16_t * o, float * lse);
 void attention_bf16_back(
     Stream            s,
     const Attention & a,
-    const float *     qkv,
-    const float *     o,
+    const uint16_t *  qkv,
+    const uint16_t *  o,
     const float *     lse,
-    const float *     d_o,
+    const uint16_t *  d_o,
     float *           delta,
-    Out               dqkv
+    uint16_t *        dqkv
 );
 
 }  // namespace gt::cuda

@@ -1,7 +1,5 @@
 #include "ggml-train/cuda/loss.cuh"
 
-#include <type_traits>
-
 namespace gt::cuda {
 
 void cross_entropy(
@@ -9,18 +7,17 @@ void cross_entropy(
     int64_t         rows,
     int64_t         V,
     int64_t         ld,
-    const float *   logits,
+    In              logits,
     const int32_t * labels,
     float           smoothing,
     const float *   scale,
     Out             grad,
     float *         loss
 ) {
-    with_type(grad, [&](auto * to) {
-        using T = std::remove_pointer_t<decltype(to)>;
+    with_type(logits.bf16, [&]<class T>(T *) {
         launch(
-            cross_entropy_kernel<T>, blocks_for(rows, 1), kThreads, 0, s, rows, V, ld, logits,
-            labels, smoothing, scale, to, loss
+            cross_entropy_kernel<T>, blocks_for(rows, 1), kThreads, 0, s, rows, V, ld,
+            typed<T>(logits), labels, smoothing, scale, grad.at ? typed<T>(grad) : nullptr, loss
         );
     });
 }

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(
     int64_t         rows,
     int64_t         V,
     int64_t         ld,
-    const float *   logits,
+    const T *       logits,
     const int32_t * labels,
     float           smoothing,
     const float *   scale_at,
@@ -38,11 +38,11 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(
     GT_SHARED(float, part, kThreads / kWarp);
     const float scale = *scale_at;
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
-        const float * x     = logits + r * ld;
+        const T *     x     = logits + r * ld;
         const int32_t label = labels[r];
         if (label < 0) {  // the same for all threads
-            for (int64_t i = threadIdx.x; grad && i < ld; i += kThreads) {
-                store(grad + r * ld + i, 0.0f);
+            for (int64_t i = 4 * threadIdx.x; grad && i < ld; i += 4 * kThreads) {
+                store_four(grad + r * ld, i, ld, {});
             }
             if (threadIdx.x == 0) {
                 loss[r] = 0.0f;
@@ -51,28 +51,38 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(
         }
         // each thread's sum of exponentials, below its own largest logit so far
         float top = -3.4e38f, total = 0.0f, sum = 0.0f;
-        for (int64_t i = threadIdx.x; i < V; i += kThreads) {
-            const float higher = x[i] > top ? x[i] : top;
-            total              = total * expf(top - higher) + expf(x[i] - higher);
-            top                = higher;
-            sum += x[i];
+        for (int64_t i = 4 * threadIdx.x; i < V; i += 4 * kThreads) {
+            const Four<float> v      = load_four(x, i, ld);
+            float             higher = top;
+            for (int j = 0; j < 4; ++j) {
+                higher = i + j < V && v.x[j] > higher ? v.x[j] : higher;
+            }
+            total *= expf(top - higher);
+            top = higher;
+            for (int j = 0; j < 4 && i + j < V; ++j) {
+                total += expf(v.x[j] - top);
+                sum += v.x[j];
+            }
         }
         const float own = top;
         top             = block_reduce<true>(top, part);
         total           = block_reduce<false>(total * expf(own - top), part);
         const float average =
             smoothing == 0.0f ? 0.0f : block_reduce<false>(sum, part) / float(V) - top;
-        const float picked = x[label] - top;
+        const float picked = value_of(x[label]) - top;
         __syncthreads();  // all have read it before it is overwritten
         if (threadIdx.x == 0) {
             loss[r] = logf(total) - (1.0f - smoothing) * picked - smoothing * average;
         }
         if (grad) {
             const float factor = scale / total, less = scale * (smoothing / float(V));
-            for (int64_t i = threadIdx.x; i < ld; i += kThreads) {
-                float g = i < V ? expf(x[i] - top) * factor - less : 0.0f;
-                g       = i == label ? g - scale * (1.0f - smoothing) : g;
-                store(grad + r * ld + i, g);
+            for (int64_t i = 4 * threadIdx.x; i < ld; i += 4 * kThreads) {
+                Four<float> v = load_four(x, i, ld);
+                for (int j = 0; j < 4; ++j) {
+                    float g = i + j < V ? expf(v.x[j] - top) * factor - less : 0.0f;
+                    v.x[j]  = i + j == label ? g - scale * (1.0f - smoothing) : g;
+                }
+                store_four(grad + r * ld, i, ld, v);
             }
         }
     }

@@ -16,14 +16,8 @@
 
 namespace gt::cuda {
 
-struct alignas(8) Words2 {
-    unsigned word[2];
-};
-struct alignas(8) Floats2 {
-    float x[2];
-};
-struct alignas(16) Floats4 {
-    float x[4];
+struct alignas(16) Words4 {
+    unsigned word[4];
 };
 
 #ifdef __CUDACC__
@@ -73,24 +67,23 @@ constexpr int kMmaThreads = 128;  // of a block
 template <int DP>
 constexpr int kRowWords = (DP + 8) / 2;
 
-// Rows [first, first + N) of a matrix with `ld` floats from row to row, rounded; zeros beyond T rows and
-// beyond D columns. REQUIRES: D, ld and the offset of `from` are multiples of four floats.
+// Rows [first, first + N) of a matrix with `ld` bf16 from row to row; zeros beyond T rows and beyond D columns.
+// REQUIRES: D, ld and the offset of `from` are multiples of eight bf16.
 template <int DP, int N>
 __device__ inline void
-load_tile(const float * from, int64_t ld, int first, int T, int D, unsigned * to) {
-    constexpr int kFours = DP / 4;  // of a row
-    static_assert(N * kFours % kMmaThreads == 0);
+load_tile(const uint16_t * from, int64_t ld, int first, int T, int D, unsigned * to) {
+    constexpr int kEights = DP / 8;  // of a row
+    static_assert(N * kEights % kMmaThreads == 0);
 #ifdef __CUDACC__
-#pragma unroll 4  // loads on their way at once; more would not fit the registers
+#pragma unroll 2  // loads on their way at once; more would not fit the registers
 #endif
-    for (int i = 0; i < N * kFours / kMmaThreads; ++i) {
-        const int e = i * kMmaThreads + int(threadIdx.x), r = e / kFours, d = e % kFours * 4;
-        Floats4   v = {};
+    for (int i = 0; i < N * kEights / kMmaThreads; ++i) {
+        const int e = i * kMmaThreads + int(threadIdx.x), r = e / kEights, d = e % kEights * 8;
+        Words4    v = {};
         if (first + r < T && d < D) {
-            v = *reinterpret_cast<const Floats4 *>(from + (first + r) * ld + d);
+            v = *reinterpret_cast<const Words4 *>(from + (first + r) * ld + d);
         }
-        *reinterpret_cast<Words2 *>(to + r * kRowWords<DP> + d / 2) = {
-            pack_bf16(v.x[0], v.x[1]), pack_bf16(v.x[2], v.x[3])};
+        *reinterpret_cast<Words4 *>(to + r * kRowWords<DP> + d / 2) = v;
     }
 }
 

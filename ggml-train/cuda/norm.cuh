@@ -10,38 +10,52 @@ namespace gt::cuda {
 
 constexpr int kColumns = 32, kRowGroups = 32;  // of a block that sums down the columns
 
-template <bool kCentred, class T>
+template <bool kCentred, class X, class Y>
 __global__ void __launch_bounds__(kThreads) norm_kernel(
     int64_t       rows,
     int64_t       C,
     float         eps,
-    const float * x,
+    const X *     x,
     const float * w,
     const float * b,
-    T *           y,
+    Y *           y,
     float *       stats
 ) {
     const int64_t lane  = threadIdx.x % kWarp;
     const int64_t warps = int64_t(gridDim.x) * (kThreads / kWarp);
     for (int64_t r = int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp; r < rows;
          r += warps) {
-        const float * xr   = x + r * C;
-        float         mean = 0.0f;
+        const X * xr   = x + r * C;
+        float     mean = 0.0f;
         if (kCentred) {
-            for (int64_t i = lane; i < C; i += kWarp) {
-                mean += xr[i];
+            for (int64_t i = 4 * lane; i < C; i += 4 * kWarp) {
+                const Four<float> v = load_four(xr, i, C);
+                mean += (v.x[0] + v.x[1]) + (v.x[2] + v.x[3]);
             }
             mean = warp_sum(mean) / float(C);
         }
         float squares = 0.0f;
-        for (int64_t i = lane; i < C; i += kWarp) {
-            const float d = xr[i] - mean;
-            squares += d * d;
+        for (int64_t i = 4 * lane; i < C; i += 4 * kWarp) {
+            const Four<float> v = load_four(xr, i, C);
+            for (int j = 0; j < 4; ++j) {
+                const float d = i + j < C ? v.x[j] - mean : 0.0f;
+                squares += d * d;
+            }
         }
         const float inv = 1.0f / sqrtf(warp_sum(squares) / float(C) + eps);
-        for (int64_t i = lane; i < C; i += kWarp) {
-            const float n = (xr[i] - mean) * inv;
-            store(y + r * C + i, kCentred ? n * w[i] + b[i] : n * w[i]);
+        for (int64_t i = 4 * lane; i < C; i += 4 * kWarp) {
+            Four<float>       v      = load_four(xr, i, C);
+            const Four<float> factor = load_four(w, i, C);
+            for (int j = 0; j < 4; ++j) {
+                v.x[j] = (v.x[j] - mean) * inv * factor.x[j];
+            }
+            if (kCentred) {
+                const Four<float> offset = load_four(b, i, C);
+                for (int j = 0; j < 4; ++j) {
+                    v.x[j] += offset.x[j];
+                }
+            }
+            store_four(y + r * C, i, C, v);
         }
         if (lane == 0) {
             stats[2 * r]     = mean;
@@ -51,16 +65,16 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(
 }
 
 // dx may be add: an element is read before it is written, by the same thread.
-template <bool kCentred>
+template <bool kCentred, class X, class Y>
 __global__ void __launch_bounds__(kThreads) norm_back_kernel(
     int64_t       rows,
     int64_t       C,
-    const float * dy,
-    const float * x,
+    const Y *     dy,
+    const X *     x,
     const float * w,
     const float * stats,
-    const float * add,
-    float *       dx
+    const X *     add,
+    X *           dx
 ) {
     const int64_t lane  = threadIdx.x % kWarp;
     const int64_t warps = int64_t(gridDim.x) * (kThreads / kWarp);
@@ -68,18 +82,26 @@ __global__ void __launch_bounds__(kThreads) norm_back_kernel(
          r += warps) {
         const float mean = stats[2 * r], inv = stats[2 * r + 1];
         float       sum_g = 0.0f, sum_gn = 0.0f;
-        for (int64_t i = lane; i < C; i += kWarp) {
-            const float g = dy[r * C + i] * w[i];
-            sum_g += g;
-            sum_gn += g * ((x[r * C + i] - mean) * inv);
+        for (int64_t i = 4 * lane; i < C; i += 4 * kWarp) {
+            const Four<float> d = load_four(dy + r * C, i, C), v = load_four(x + r * C, i, C),
+                              factor = load_four(w, i, C);
+            for (int j = 0; j < 4; ++j) {  // beyond the row g is 0
+                const float g = d.x[j] * factor.x[j];
+                sum_g += g;
+                sum_gn += g * ((v.x[j] - mean) * inv);
+            }
         }
         const float mean_g  = kCentred ? warp_sum(sum_g) / float(C) : 0.0f;
         const float mean_gn = warp_sum(sum_gn) / float(C);
-        for (int64_t i = lane; i < C; i += kWarp) {
-            const float n = (x[r * C + i] - mean) * inv;
-            const float g = dy[r * C + i] * w[i];
-            const float d = (g - mean_g - n * mean_gn) * inv;
-            dx[r * C + i] = add ? add[r * C + i] + d : d;
+        for (int64_t i = 4 * lane; i < C; i += 4 * kWarp) {
+            const Four<float> d = load_four(dy + r * C, i, C), v = load_four(x + r * C, i, C),
+                              factor = load_four(w, i, C);
+            Four<float> sum          = add ? load_four(add + r * C, i, C) : Four<float>{};
+            for (int j = 0; j < 4; ++j) {
+                const float n = (v.x[j] - mean) * inv;
+                sum.x[j] += (d.x[j] * factor.x[j] - mean_g - n * mean_gn) * inv;
+            }
+            store_four(dx + r * C, i, C, sum);
         }
     }
 }
@@ -95,11 +117,12 @@ __device__ inline void finish_column(float part[], int64_t c, int64_t C, float b
     }
 }
 
+template <class X, class Y>
 __global__ void __launch_bounds__(kColumns * kRowGroups) norm_back_params_kernel(
     int64_t       rows,
     int64_t       C,
-    const float * dy,
-    const float * x,
+    const Y *     dy,
+    const X *     x,
     const float * stats,
     float         beta,
     float *       dw,
@@ -111,8 +134,8 @@ __global__ void __launch_bounds__(kColumns * kRowGroups) norm_back_params_kernel
     float         sum_w = 0.0f, sum_b = 0.0f;
     if (c < C) {
         for (int64_t r = threadIdx.y; r < rows; r += kRowGroups) {
-            const float g = dy[r * C + c];
-            sum_w += g * ((x[r * C + c] - stats[2 * r]) * stats[2 * r + 1]);
+            const float g = value_of(dy[r * C + c]);
+            sum_w += g * ((value_of(x[r * C + c]) - stats[2 * r]) * stats[2 * r + 1]);
             sum_b += g;
         }
     }

@@ -11,7 +11,8 @@
 // clang-format off
 #define GT_CUDA_KERNELS(X)                                                                         \
     X(n_devices) X(set_device) X(has_tensor_cores) X(copy_in) X(copy_out) X(synchronize)           \
-    X(gemm) X(use_tf32) X(round_bf16)                                                              \
+    X(record) X(wait_for)                                                                          \
+    X(gemm) X(use_tf32) X(convert)                                                                 \
     X(layer_norm) X(rms_norm) X(layer_norm_back) X(rms_norm_back) X(norm_back_params) X(sum_rows)  \
     X(gelu) X(gelu_back) X(swiglu) X(swiglu_back)                                                  \
     X(embedding) X(embedding_back) X(position_back) X(cross_entropy) X(attention) X(attention_back)\

@@ -243,33 +243,44 @@ __device__ inline void encode_indices(
     __syncthreads();
 }
 
-// For one thread: the indices that `n_bytes` of bytes hold. REQUIRES: the bytes were checked.
+// For a whole warp: the indices that `n_bytes` of bytes hold. A lane has a byte at a time. REQUIRES: the bytes were
+// checked.
 __device__ inline void
 decode_indices(int low, const uint8_t * in, int n, int n_bytes, uint16_t * index) {
+    const int lane = threadIdx.x % kWarp;
     if (low == -2) {
-        for (int i = 0; i < n; ++i) {
+        for (int i = lane; i < n; i += kWarp) {
             index[i] = uint16_t(i);
         }
         return;
     }
     const int begin = low < 0 ? 0 : n * low;
-    int       count = 0;
-    for (int byte = begin / 8; byte < n_bytes && count < n; ++byte) {
-        unsigned bits = in[byte];
+    for (int first = begin / 8, count = 0; first < n_bytes && count < n; first += kWarp) {
+        const int byte = first + lane;
+        unsigned  bits = byte < n_bytes ? in[byte] : 0;
         if (byte == begin / 8) {
             bits &= 255u << begin % 8;
         }
-        for (; bits != 0 && count < n; bits &= bits - 1) {
+        // where the first index of this byte goes
+        const int mine = __popc(bits);
+        int       upto = mine;
+        for (int d = 1; d < int(kWarp); d *= 2) {
+            const int before = __shfl_up_sync(kAll, upto, d);
+            upto += lane >= d ? before : 0;
+        }
+        int at = count + upto - mine;
+        count += __shfl_sync(kAll, upto, kWarp - 1);
+        for (; bits != 0 && at < n; bits &= bits - 1, ++at) {
             unsigned value = unsigned(byte * 8 + __ffs(int(bits)) - 1 - begin);
             if (low >= 0) {
                 unsigned lower = 0;
                 for (int b = 0; b < low; ++b) {
-                    const int at = count * low + b;
-                    lower |= (unsigned(in[at / 8]) >> at % 8 & 1u) << b;
+                    const int from = at * low + b;
+                    lower |= (unsigned(in[from / 8]) >> from % 8 & 1u) << b;
                 }
-                value = (value - unsigned(count)) << low | lower;
+                value = (value - unsigned(at)) << low | lower;
             }
-            index[count++] = uint16_t(value);
+            index[at] = uint16_t(value);
         }
     }
 }

@@ -3,6 +3,7 @@
 #include "ggml-train/cuda/table.h"
 #include "ggml-train/device/registry.h"
 
+#include <ggml-backend-impl.h>
 #include <ggml-cpp.h>
 
 namespace gt {
@@ -12,7 +13,10 @@ namespace {
 class GgmlDevice : public Device {
 public:
     GgmlDevice(ggml_backend_t backend, const cuda::Kernels & kernels, int index)
-        : backend_(backend), kernels_(kernels), index_(index) {}
+        : backend_(backend), kernels_(kernels), index_(index),
+          event_(ggml_backend_event_new(ggml_backend_get_device(backend))) {
+        GT_CHECK(event_, "ggml's backend of devices that have our kernels has events");
+    }
 
     void * alloc(size_t bytes, const char * what) override {
         ggml_backend_buffer_ptr buffer(
@@ -50,6 +54,16 @@ public:
 
     void wait() override { (void) access(); }
 
+    void kernels_follow_ggml() override {
+        ggml_backend_event_record(event_.get(), backend_);
+        kernels().wait_for(nullptr, event_->context);
+    }
+
+    void ggml_follows_kernels() override {
+        kernels().record(nullptr, event_->context);
+        ggml_backend_event_wait(backend_, event_.get());
+    }
+
     // Kernels that were started before may run as late as in synchronize: the memory is lent by then.
     std::shared_ptr<void> access() override {
         std::shared_ptr<void> lent = lend_memory(backend_);
@@ -67,6 +81,7 @@ private:
     ggml_backend_t                       backend_;
     const cuda::Kernels &                kernels_;
     int                                  index_;
+    ggml_backend_event_ptr               event_;
     std::vector<ggml_backend_buffer_ptr> buffers_;
     void *                               scratch_       = nullptr;
     size_t                               scratch_bytes_ = 0;

@@ -180,6 +180,14 @@ const cuda::Kernels * find_kernels(ggml_backend_dev_t device) {
     return find_kernels(ggml_backend_dev_backend_reg(device));
 }
 
+bool multiplies_bf16(const DeviceSpec & device) {
+    const cuda::Kernels * kernels = find_kernels(find_device(device));
+    if (kernels) {
+        kernels->set_device(device.index);
+    }
+    return kernels && kernels->has_tensor_cores();
+}
+
 bool is_host(ggml_backend_dev_t device) {
     return ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU;
 }

@@ -46,6 +46,9 @@ ggml_backend_dev_t find_device(const DeviceSpec & spec);
 // Our kernels for a device; null if there are none, and only ggml's ops run there.
 const cuda::Kernels * find_kernels(ggml_backend_dev_t device);
 
+// Whether our kernels run there, and it multiplies bf16 on tensor cores.
+bool multiplies_bf16(const DeviceSpec & device);
+
 // Whether host code may read and write the device's memory.
 bool is_host(ggml_backend_dev_t device);
 

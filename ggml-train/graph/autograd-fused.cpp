@@ -8,6 +8,17 @@ static std::array<int64_t, 4> shape(const ggml_tensor * x) {
     return {x->ne[0], x->ne[1], x->ne[2], x->ne[3]};
 }
 
+// The gradient of y as kernels take it.
+static ggml_tensor * of_same_type(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
+    return as_type(a, contiguous(a, g), y->type);
+}
+
+// The gradient that x has so far, for a kernel that adds to it; or null.
+static ggml_tensor * so_far(Autograd & a, ggml_tensor * x, ggml_type type) {
+    ggml_tensor * g = a.take(x);
+    return g ? as_type(a, contiguous(a, g), type) : nullptr;
+}
+
 // The gradient of a weight that is a parameter, a reshaped view of one, or a cast.
 static ggml_tensor * weight_accumulator(Autograd & a, ggml_tensor * w, ggml_tensor ** param) {
     *param = w;
@@ -28,7 +39,6 @@ static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     g                                  = contiguous(a, g);
     ggml_tensor *              dy      = a.ops().other_factor(g);
     std::vector<ggml_tensor *> dx_args = {dy};
-    ggml_tensor *              so_far  = nullptr;
     int32_t                    column = 0, x_column = 0;
     for (int i = 0; i < n_weights; ++i) {
         ggml_tensor * w     = y->src[1 + i];
@@ -39,8 +49,9 @@ static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
                 {.i = {column, x_column}}
             ));
         }
-        if (ggml_tensor * acc = p.i[1] ? a.accumulator(y->src[1 + n_weights + i]) : nullptr) {
-            ggml_tensor * beta = a.next_beta(y->src[1 + n_weights + i]);
+        ggml_tensor * bias = p.i[1] ? y->src[1 + n_weights + i] : nullptr;
+        if (ggml_tensor * acc = bias ? weight_accumulator(a, bias, &param) : nullptr) {
+            ggml_tensor * beta = a.next_beta(param);
             a.emit(fused_inplace(a.ctx(), kSumRows, acc, {dy, beta}, {.i = {column}}));
         }
         column += static_cast<int32_t>(w->ne[1]);
@@ -49,13 +60,15 @@ static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     if (!a.needs(x)) {
         return;
     }
-    so_far = a.take(x);
-    if (so_far) {
-        dx_args.push_back(contiguous(a, so_far));
+    // a cast hands its gradient on as F32
+    const ggml_type type = x->op == GGML_OP_CPY ? GGML_TYPE_F32 : x->type;
+    ggml_tensor *   old  = so_far(a, x, type);
+    if (old) {
+        dx_args.push_back(old);
     }
     dx_args.insert(dx_args.end(), y->src + 1, y->src + 1 + n_weights);
-    const FusedParams params = {.i = {n_weights, so_far != nullptr, 0, p.i[3]}};
-    a.add(x, fused_node(a.ctx(), kLinearBackX, shape(x), dx_args, params));
+    const FusedParams params = {.i = {n_weights, old != nullptr, 0, p.i[3]}};
+    a.add(x, fused_node(a.ctx(), kLinearBackX, shape(x), dx_args, params, type));
 }
 
 // Both norms: y = kernel(x, w[, b], stats).
@@ -69,19 +82,18 @@ static void back_norm(
 ) {
     ggml_tensor * x = y->src[0];
     ggml_tensor * w = y->src[1];
-    g               = contiguous(a, g);
+    g               = of_same_type(a, y, g);
     if (ggml_tensor * acc = a.accumulator(w)) {
         ggml_tensor * beta     = a.next_beta(w);
         ggml_tensor * bias_acc = bias ? a.accumulator(bias) : nullptr;
         a.emit(fused_inplace(a.ctx(), kNormBackW, acc, {g, a.value(x), stats, beta, bias_acc}));
     }
     if (a.needs(x)) {
-        ggml_tensor *     so_far = a.take(x);
         const FusedParams params = {.i = {rms}};
         a.add(
             x, fused_node(
-                   a.ctx(), kNormBackX, shape(x),
-                   {g, a.value(x), w, stats, so_far ? contiguous(a, so_far) : nullptr}, params
+                   a.ctx(), kNormBackX, shape(x), {g, a.value(x), w, stats, so_far(a, x, x->type)},
+                   params, x->type
                )
         );
     }
@@ -95,18 +107,14 @@ static void rule_fused_rms_norm(Autograd & a, ggml_tensor * y, ggml_tensor * g) 
     back_norm(a, y, g, true, nullptr, y->src[2]);
 }
 
-// The gradient of x as its rule takes it: rounded if it only goes into products.
-static ggml_tensor * for_products(Autograd & a, ggml_tensor * x, ggml_tensor * dx) {
-    const bool linear = fused_op(x) == &kLinear && fused_params(x).i[2] == 0;  // no residual
-    const bool rounds = a.ops().rounds() && linear && !a.grad(x);
-    return rounds ? fused_as(a.ctx(), dx, GGML_TYPE_BF16) : dx;
-}
-
 static void rule_gelu(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     ggml_tensor * x = y->src[0];
-    ggml_tensor * dx =
-        fused_node(a.ctx(), kGeluBack, shape(x), {a.value(x), contiguous(a, g)}, fused_params(y));
-    a.add(x, for_products(a, x, dx));
+    a.add(
+        x, fused_node(
+               a.ctx(), kGeluBack, shape(x), {a.value(x), of_same_type(a, y, g)}, fused_params(y),
+               x->type
+           )
+    );
 }
 
 static void rule_swiglu(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
@@ -114,7 +122,7 @@ static void rule_swiglu(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     ggml_tensor * up   = y->src[1];
     ggml_tensor * both = fused_node(
         a.ctx(), kSwigluBack, {y->ne[0], ggml_nrows(y), 2, 1},
-        {a.value(gate), a.value(up), contiguous(a, g)}
+        {a.value(gate), a.value(up), of_same_type(a, y, g)}, {}, y->type
     );
     auto half = [&](size_t i) {
         return ggml_view_2d(a.ctx(), both, y->ne[0], ggml_nrows(y), both->nb[1], i * both->nb[2]);
@@ -143,10 +151,10 @@ static void rule_attention(Autograd & a, ggml_tensor * o, ggml_tensor * g) {
     ggml_tensor * scratch = device ? ggml_dup_tensor(a.ctx(), lse) : nullptr;
     ggml_tensor * dqkv    = fused_node(
            a.ctx(), kAttentionBack, shape(qkv),
-           {a.value(qkv), a.value(o), lse, contiguous(a, g), scratch, o->src[2]}, fused_params(o)
+           {a.value(qkv), a.value(o), lse, of_same_type(a, o, g), scratch, o->src[2]}, fused_params(o),
+           qkv->type
        );
-    const bool fours = fused_params(o).i[3] % 4 == 0;  // what tensor cores need of the head size
-    a.add(qkv, fours ? for_products(a, qkv, dqkv) : dqkv);
+    a.add(qkv, dqkv);
 }
 
 static void rule_embedding(Autograd & a, ggml_tensor * x, ggml_tensor * g) {

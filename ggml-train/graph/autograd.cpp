@@ -72,14 +72,14 @@ ggml_tensor * Autograd::next_beta(const ggml_tensor * param) {
     return written_.insert(param).second ? beta_ : one_;
 }
 
-static ggml_tensor * as_f32(Autograd & a, ggml_tensor * x) {
-    return x->type == GGML_TYPE_F32 ? x : ggml_cast(a.ctx(), x, GGML_TYPE_F32);
+ggml_tensor * as_type(Autograd & a, ggml_tensor * x, ggml_type type) {
+    return x->type == type ? x : ggml_cast(a.ctx(), contiguous(a, x), type);
 }
 
 ggml_tensor * Autograd::take(ggml_tensor * x) {
     ggml_tensor * g = grad(x);
     grads_.erase(x);
-    return g ? as_f32(*this, g) : nullptr;
+    return g;
 }
 
 void Autograd::emit(ggml_tensor * node) {
@@ -91,6 +91,9 @@ void Autograd::add(ggml_tensor * x, ggml_tensor * g) {
         return;
     }
     GT_CHECK(ggml_are_same_shape(x, g), "a rule returned a gradient of another shape");
+    if (x->type != g->type) {
+        g = as_type(*this, g, GGML_TYPE_F32);
+    }
     if (ggml_tensor * acc = accumulator(x)) {
         g = contiguous(*this, g);
         emit(
@@ -100,7 +103,10 @@ void Autograd::add(ggml_tensor * x, ggml_tensor * g) {
         return;
     }
     ggml_tensor *& sum = grads_[x];
-    sum                = sum ? ggml_add(ctx(), as_f32(*this, sum), as_f32(*this, g)) : g;
+    if (sum) {
+        g = ggml_add(ctx(), as_type(*this, sum, GGML_TYPE_F32), as_type(*this, g, GGML_TYPE_F32));
+    }
+    sum = g;
     emit(sum);
 }
 
@@ -165,7 +171,9 @@ ggml_tensor * Autograd::value(ggml_tensor * x) {
     }
     const FusedOp * fused  = fused_op(x);
     const bool      frozen = x->op == GGML_OP_CPY && ggml_is_quantized(x->src[0]->type);
-    const bool      cheap  = frozen || (fused && fused->cheap);
+    const bool      norm   = fused == &kLayerNorm || fused == &kRmsNorm;
+    // norms in BF16 take less memory than the time is worth to compute them again
+    const bool cheap = frozen || (fused && fused->cheap && !(norm && x->type == GGML_TYPE_BF16));
     if (recompute_ == Recompute::cheap && !cheap && !is_view(x)) {
         return x;
     }

@@ -53,8 +53,7 @@ public:
     // x as the forward pass computed it.
     ggml_tensor * value(ggml_tensor * x);
 
-    // Adds g to the gradient of x. Does nothing if x needs none. g may be BF16 if the rule of x's node takes
-    // it for products only; a sum with other gradients is F32.
+    // Adds g to the gradient of x, which is F32, or BF16 if x and g are. Does nothing if x needs none.
     void add(ggml_tensor * x, ggml_tensor * g);
 
     // The same for the gradient of x broadcast to a larger shape: sums over the copies of x.
@@ -87,6 +86,9 @@ private:
 };
 
 ggml_tensor * contiguous(Autograd & a, ggml_tensor * x);
+
+// x in another type, unless it has it.
+ggml_tensor * as_type(Autograd & a, ggml_tensor * x, ggml_type type);
 
 // g summed over the copies of x that make up its shape.
 ggml_tensor * sum_copies(Autograd & a, ggml_tensor * g, ggml_tensor * x);

@@ -33,8 +33,7 @@ void check_support(const Backend & backend, ggml_cgraph * graph) {
     }
 }
 
-static void compute_ggml(const Backend & backend, ggml_cgraph * graph) {
-    const ggml_status status = ggml_backend_graph_compute(backend.get(), graph);
+static void check_status(const Backend & backend, ggml_status status) {
     if (status != GGML_STATUS_SUCCESS) {
         throw Error(format(
             "%s: computing a graph failed: %s", ggml_backend_name(backend.get()),
@@ -43,40 +42,49 @@ static void compute_ggml(const Backend & backend, ggml_cgraph * graph) {
     }
 }
 
-// Alternates between runs of our nodes and runs of ggml's. Both use streams of their own that are not
-// ordered with each other, so each run ends before the next one starts.
+// Alternates between runs of our nodes and runs of ggml's. Each run is on the other stream than the one before it,
+// and ordered behind it by an event: the host waits once, at the end.
 static void compute_on_device(const Backend & backend, ggml_cgraph * graph) {
     Device &  device = *backend.device();
     const int n      = ggml_graph_n_nodes(graph);
+    bool      ours   = true;  // who has the newest run
     for (int i = 0; i < n;) {
-        // our nodes, with views and other empty nodes between them
-        bool ran = false;
-        for (; i < n; ++i) {
-            const ggml_tensor * node = ggml_graph_node(graph, i);
-            if (const DeviceRun run = find_device_run(node)) {
-                run(device.kernels(), node, fused_params(node));
-                ran = true;
-            } else if (!ggml_op_is_empty(node->op)) {
-                break;
+        const ggml_tensor * node = ggml_graph_node(graph, i);
+        if (const DeviceRun run = find_device_run(node)) {
+            if (!ours) {
+                device.kernels_follow_ggml();
             }
+            ours = true;
+            run(device.kernels(), node, fused_params(node));
+            ++i;
+            continue;
         }
-        if (ran) {
-            device.wait();
+        if (ggml_op_is_empty(node->op)) {
+            ++i;
+            continue;
         }
         // ggml's nodes, up to our next one
         const int begin = i;
         while (i < n && !find_device_run(ggml_graph_node(graph, i))) {
             ++i;
         }
-        if (i > begin) {
-            ggml_cgraph stretch = ggml_graph_view(graph, begin, i);
-            compute_ggml(backend, &stretch);
-        }
+        device.ggml_follows_kernels();
+        ours                = false;
+        ggml_cgraph stretch = ggml_graph_view(graph, begin, i);
+        check_status(backend, ggml_backend_graph_compute_async(backend.get(), &stretch));
     }
+    if (!ours) {
+        device.kernels_follow_ggml();
+    }
+    device.wait();
 }
 
 void compute(const Backend & backend, ggml_cgraph * graph) {
-    backend.device() ? compute_on_device(backend, graph) : compute_ggml(backend, graph);
+    if (backend.device()) {
+        compute_on_device(backend, graph);
+    } else {
+        check_status(backend, ggml_backend_graph_compute(backend.get(), graph));
+    }
 }
 
 }  // namespace gt

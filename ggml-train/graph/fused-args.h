@@ -19,7 +19,7 @@ inline int64_t rows(const ggml_tensor * t) {
     return ggml_nelements(t) / t->ne[0];
 }
 
-// i: T, H, Hkv, D, causal, products in BF16 (devices).
+// i: T, H, Hkv, D, causal.
 inline cpu::Attention
 attention_of(const FusedParams & p, int64_t n_rows, const ggml_tensor * positions) {
     return {

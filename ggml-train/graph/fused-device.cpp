@@ -11,17 +11,22 @@ using cuda::Kernels;
 constexpr cuda::Stream kStream = nullptr;
 constexpr float        kAdd    = 1.0f;  // beta of all gradients
 
-static cuda::Out out(const ggml_tensor * t) {
-    return t->type == GGML_TYPE_BF16 ? cuda::Out(static_cast<uint16_t *>(t->data)) : data(t);
+static cuda::Out out(const ggml_tensor * t, int64_t i = 0) {
+    return t->type == GGML_TYPE_BF16 ? cuda::Out(static_cast<uint16_t *>(t->data) + i)
+                                     : data(t) + i;
 }
 
-// Where element `i` of a tensor is.
-static const void * element(const ggml_tensor * t, int64_t i) {
-    return static_cast<const char *>(t->data) + i * static_cast<int64_t>(ggml_element_size(t));
+static cuda::In in(const ggml_tensor * t, int64_t i = 0) {
+    return t ? out(t, i) : cuda::In(static_cast<const float *>(nullptr));
+}
+
+static uint16_t * halves(const ggml_tensor * t) {
+    return static_cast<uint16_t *>(t->data);
 }
 
 static void run_product(const Kernels & k, const LinearProduct & product) {
     const cpu::Gemm & g = product.g;
+    const cuda::Out   C = out(product.C, product.c_at);
     k.gemm(
         kStream, {.ta       = g.ta,
                   .tb       = g.tb,
@@ -29,14 +34,14 @@ static void run_product(const Kernels & k, const LinearProduct & product) {
                   .N        = g.N,
                   .K        = g.K,
                   .bf16     = product.A->type == GGML_TYPE_BF16,
-                  .A        = element(product.A, product.a_at),
+                  .A        = in(product.A, product.a_at).at,
                   .lda      = g.lda,
-                  .B        = element(product.B, product.b_at),
+                  .B        = in(product.B, product.b_at).at,
                   .ldb      = g.ldb,
-                  .C        = g.C,
+                  .C        = C,
                   .ldc      = g.ldc,
-                  .bias     = g.bias,
-                  .residual = g.beta == 0.0f ? g.residual : g.C}
+                  .bias     = in(product.bias).at,
+                  .residual = g.beta == 0.0f ? in(product.residual, product.c_at).at : C.at}
     );
 }
 
@@ -54,110 +59,115 @@ static void linear_back_w(const Kernels & k, const ggml_tensor * dw, const Fused
     run_product(k, product_of_linear_back_w(dw, p, kAdd));
 }
 
-static void cast(const Kernels & k, const ggml_tensor * y, const FusedParams &) {
-    k.round_bf16(kStream, ggml_nelements(y), data(y->src[0]), static_cast<uint16_t *>(y->data));
+static void convert(const Kernels & k, const ggml_tensor * y, const FusedParams &) {
+    k.convert(kStream, ggml_nelements(y), in(y->src[0]), out(y));
 }
 
 static void sum_rows(const Kernels & k, const ggml_tensor * db, const FusedParams & p) {
     const ggml_tensor * dy = db->src[1];
-    const void *        x  = element(dy, p.i[0]);
-    const cuda::In      in = dy->type == GGML_TYPE_BF16 ? cuda::In(static_cast<const uint16_t *>(x))
-                                                        : static_cast<const float *>(x);
-    k.sum_rows(kStream, rows(dy), db->ne[0], in, dy->ne[0], kAdd, data(db));
+    k.sum_rows(kStream, rows(dy), db->ne[0], in(dy, p.i[0]), dy->ne[0], kAdd, data(db));
 }
 
 static void layer_norm(const Kernels & k, const ggml_tensor * y, const FusedParams & p) {
     const ggml_tensor * x = y->src[0];
     k.layer_norm(
-        kStream, rows(x), x->ne[0], p.f[0], data(x), data(y->src[1]), data(y->src[2]), out(y),
+        kStream, rows(x), x->ne[0], p.f[0], in(x), data(y->src[1]), data(y->src[2]), out(y),
         data(y->src[3])
     );
 }
 
 static void rms_norm(const Kernels & k, const ggml_tensor * y, const FusedParams & p) {
     const ggml_tensor * x = y->src[0];
-    k.rms_norm(
-        kStream, rows(x), x->ne[0], p.f[0], data(x), data(y->src[1]), out(y), data(y->src[2])
-    );
+    k.rms_norm(kStream, rows(x), x->ne[0], p.f[0], in(x), data(y->src[1]), out(y), data(y->src[2]));
 }
 
 static void norm_back_x(const Kernels & k, const ggml_tensor * dx, const FusedParams & p) {
     const auto kernel = p.i[0] ? k.rms_norm_back : k.layer_norm_back;
     kernel(
-        kStream, rows(dx), dx->ne[0], data(dx->src[0]), data(dx->src[1]), data(dx->src[2]),
-        data(dx->src[3]), data(dx->src[4]), data(dx)
+        kStream, rows(dx), dx->ne[0], in(dx->src[0]), in(dx->src[1]), data(dx->src[2]),
+        data(dx->src[3]), in(dx->src[4]), out(dx)
     );
 }
 
 static void norm_back_w(const Kernels & k, const ggml_tensor * dw, const FusedParams &) {
     const ggml_tensor * dy = dw->src[1];
     k.norm_back_params(
-        kStream, rows(dy), dy->ne[0], data(dy), data(dw->src[2]), data(dw->src[3]), kAdd, data(dw),
+        kStream, rows(dy), dy->ne[0], in(dy), in(dw->src[2]), data(dw->src[3]), kAdd, data(dw),
         data(dw->src[5])
     );
 }
 
 static void gelu(const Kernels & k, const ggml_tensor * y, const FusedParams & p) {
-    k.gelu(kStream, ggml_nelements(y), cuda::Gelu(p.i[0]), data(y->src[0]), out(y));
+    k.gelu(kStream, ggml_nelements(y), cuda::Gelu(p.i[0]), in(y->src[0]), out(y));
 }
 
 static void gelu_back(const Kernels & k, const ggml_tensor * dx, const FusedParams & p) {
     k.gelu_back(
-        kStream, ggml_nelements(dx), cuda::Gelu(p.i[0]), data(dx->src[0]), data(dx->src[1]), out(dx)
+        kStream, ggml_nelements(dx), cuda::Gelu(p.i[0]), in(dx->src[0]), in(dx->src[1]), out(dx)
     );
 }
 
 static void swiglu(const Kernels & k, const ggml_tensor * y, const FusedParams &) {
-    k.swiglu(kStream, ggml_nelements(y), data(y->src[0]), data(y->src[1]), out(y));
+    k.swiglu(kStream, ggml_nelements(y), in(y->src[0]), in(y->src[1]), out(y));
 }
 
 static void swiglu_back(const Kernels & k, const ggml_tensor * both, const FusedParams &) {
     const int64_t count = ggml_nelements(both) / 2;
     k.swiglu_back(
-        kStream, count, data(both->src[0]), data(both->src[1]), data(both->src[2]), data(both),
-        data(both) + count
+        kStream, count, in(both->src[0]), in(both->src[1]), in(both->src[2]), out(both),
+        out(both, count)
     );
 }
 
 static void attention(const Kernels & k, const ggml_tensor * o, const FusedParams & p) {
-    const auto kernel = p.i[5] ? k.attention_bf16 : k.attention;
-    kernel(kStream, attention_of(p, rows(o), o->src[2]), data(o->src[0]), data(o), data(o->src[1]));
+    const cpu::Attention a   = attention_of(p, rows(o), o->src[2]);
+    const ggml_tensor *  qkv = o->src[0], *lse = o->src[1];
+    if (o->type == GGML_TYPE_BF16) {
+        k.attention_bf16(kStream, a, halves(qkv), halves(o), data(lse));
+    } else {
+        k.attention(kStream, a, data(qkv), data(o), data(lse));
+    }
 }
 
 static void attention_back(const Kernels & k, const ggml_tensor * dqkv, const FusedParams & p) {
-    const auto run = [&](auto kernel, auto to) {
-        kernel(
-            kStream, attention_of(p, rows(dqkv), dqkv->src[5]), data(dqkv->src[0]),
-            data(dqkv->src[1]), data(dqkv->src[2]), data(dqkv->src[3]), data(dqkv->src[4]), to
+    const cpu::Attention a   = attention_of(p, rows(dqkv), dqkv->src[5]);
+    const ggml_tensor *  qkv = dqkv->src[0], *o = dqkv->src[1], *lse = dqkv->src[2],
+                      *d_o = dqkv->src[3], *delta = dqkv->src[4];
+    if (dqkv->type == GGML_TYPE_BF16) {
+        k.attention_bf16_back(
+            kStream, a, halves(qkv), halves(o), data(lse), halves(d_o), data(delta), halves(dqkv)
         );
-    };
-    p.i[5] ? run(k.attention_bf16_back, out(dqkv)) : run(k.attention_back, data(dqkv));
+    } else {
+        k.attention_back(
+            kStream, a, data(qkv), data(o), data(lse), data(d_o), data(delta), data(dqkv)
+        );
+    }
 }
 
 static void embedding(const Kernels & k, const ggml_tensor * x, const FusedParams & p) {
     k.embedding(
         kStream, rows(x), p.i[0], x->ne[0], ints(x->src[1]), data(x->src[0]), data(x->src[2]),
-        data(x)
+        out(x)
     );
 }
 
 static void embedding_back(const Kernels & k, const ggml_tensor * grad, const FusedParams &) {
     const ggml_tensor * dx = grad->src[1];
     k.embedding_back(
-        kStream, rows(dx), grad->ne[1], grad->ne[0], ints(grad->src[2]), data(dx), kAdd, data(grad)
+        kStream, rows(dx), grad->ne[1], grad->ne[0], ints(grad->src[2]), in(dx), kAdd, data(grad)
     );
 }
 
 static void position_back(const Kernels & k, const ggml_tensor * grad, const FusedParams & p) {
     const ggml_tensor * dx = grad->src[1];
-    k.position_back(kStream, rows(dx) / p.i[0], p.i[0], grad->ne[0], data(dx), kAdd, data(grad));
+    k.position_back(kStream, rows(dx) / p.i[0], p.i[0], grad->ne[0], in(dx), kAdd, data(grad));
 }
 
 static void cross_entropy(const Kernels & k, const ggml_tensor * y, const FusedParams & p) {
     const ggml_tensor * logits = y->src[0];
     const cuda::Out     none(static_cast<float *>(nullptr));
     k.cross_entropy(
-        kStream, rows(logits), p.i[0], logits->ne[0], data(logits), ints(y->src[1]), p.f[0],
+        kStream, rows(logits), p.i[0], logits->ne[0], in(logits), ints(y->src[1]), p.f[0],
         data(y->src[2]), p.i[1] ? out(y) : none, data(y->src[3])
     );
 }
@@ -183,10 +193,12 @@ DeviceRun find_device_run(const ggml_tensor * node) {
         {&kPositionBack, position_back},
         {&kCrossEntropy, cross_entropy},
     };
-    if (node->op == GGML_OP_CPY && node->src[0]->type == GGML_TYPE_F32 &&
-        node->type == GGML_TYPE_BF16 && ggml_is_contiguous(node->src[0]) &&
+    const ggml_type from   = node->src[0] ? node->src[0]->type : node->type;
+    const bool      widens = from == GGML_TYPE_BF16 && node->type == GGML_TYPE_F32;
+    const bool      rounds = from == GGML_TYPE_F32 && node->type == GGML_TYPE_BF16;
+    if (node->op == GGML_OP_CPY && (widens || rounds) && ggml_is_contiguous(node->src[0]) &&
         ggml_is_contiguous(node)) {
-        return cast;
+        return convert;
     }
     const auto found = runs.find(fused_op(node));
     return found == runs.end() ? nullptr : found->second;

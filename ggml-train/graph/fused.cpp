@@ -29,12 +29,13 @@ ggml_tensor * fused_node(
     const FusedOp &                    op,
     std::array<int64_t, 4>             ne,
     const std::vector<ggml_tensor *> & args,
-    const FusedParams &                params
+    const FusedParams &                params,
+    ggml_type                          type
 ) {
     std::vector<ggml_tensor *> list(args);  // ggml wants it mutable
     ggml_tensor *              node = ggml_custom_4d(
-                     ctx, GGML_TYPE_F32, ne[0], ne[1], ne[2], ne[3], list.data(), static_cast<int>(list.size()),
-                     run_node, GGML_N_TASKS_MAX, const_cast<FusedOp *>(&op)
+                     ctx, type, ne[0], ne[1], ne[2], ne[3], list.data(), static_cast<int>(list.size()), run_node,
+                     GGML_N_TASKS_MAX, const_cast<FusedOp *>(&op)
                  );
     return finish(node, op, params);
 }
@@ -86,6 +87,9 @@ static void run_product(int i, int n, const LinearProduct & product) {
     cpu::Gemm g = product.g;
     g.A         = data(product.A) + product.a_at;
     g.B         = data(product.B) + product.b_at;
+    g.C         = data(product.C) + product.c_at;
+    g.bias      = data(product.bias);
+    g.residual  = product.residual ? data(product.residual) + product.c_at : nullptr;
     cpu::gemm({i, n}, g);
 }
 
@@ -95,14 +99,15 @@ static void run_linear(const ggml_tensor * y, const FusedParams & p, int i, int 
             run_product(i, n, product);
         } else {
             frozen_linear(
-                {i, n}, {.w        = product.B,
-                         .M        = product.g.M,
-                         .x        = data(product.A),
-                         .ldx      = product.g.lda,
-                         .y        = product.g.C,
-                         .ldy      = product.g.ldc,
-                         .bias     = product.g.bias,
-                         .residual = product.g.residual}
+                {i, n},
+                {.w        = product.B,
+                 .M        = product.g.M,
+                 .x        = data(product.A),
+                 .ldx      = product.g.lda,
+                 .y        = data(product.C) + product.c_at,
+                 .ldy      = product.g.ldc,
+                 .bias     = data(product.bias),
+                 .residual = product.residual ? data(product.residual) + product.c_at : nullptr}
             );
         }
     });
@@ -119,7 +124,7 @@ static void run_linear_back_x(const ggml_tensor * dx, const FusedParams & p, int
                      .M         = rows(back.dy),
                      .dy        = data(back.dy),
                      .ldy       = back.dy->ne[0],
-                     .add       = back.add,
+                     .add       = data(back.add),
                      .dx        = data(dx)}
         );
         return;

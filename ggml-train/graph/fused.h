@@ -26,34 +26,33 @@ struct FusedParams {
 
 struct FusedOp {
     const char * name;
-    bool cheap;  // cheaper to recompute in the reverse pass than to keep; may be BF16 on devices
+    bool         cheap;  // cheaper to recompute in the reverse pass than to keep
     void (*run)(const ggml_tensor * node, const FusedParams & params, int part, int n_parts);
 };
 
-// The table. Arguments (sources) in the order given.
-extern const FusedOp kLinear;       // x, n weights, n biases or none, residual or none
-extern const FusedOp kLinearBackX;  // dy, add or none, n weights
-extern const FusedOp kLinearBackW;  // [grad], dy, x, beta
-extern const FusedOp kSumRows;      // [grad], dy, beta
-extern const FusedOp kLayerNorm;    // x, w, b, stats
-extern const FusedOp kRmsNorm;      // x, w, stats
-extern const FusedOp kNormBackX;    // dy, x, w, stats, add or none
-extern const FusedOp kNormBackW;    // [grad w], dy, x, stats, beta, grad b or none
-extern const FusedOp kGelu;         // x
-extern const FusedOp kGeluBack;     // x, dy; may be BF16 on devices
-extern const FusedOp kSwiglu;       // gate, up
-extern const FusedOp kSwigluBack;   // gate, up, dy: both gradients, one after the other
-extern const FusedOp kDropout;      // x, keys
-extern const FusedOp kRope;         // x, divisors
-extern const FusedOp kAttention;    // qkv, lse, positions or none
-extern const FusedOp
-    kAttentionBack;  // qkv, o, lse, do, scratch (devices), positions or none; as kGeluBack
+// The table. Arguments (sources) in the order given. On devices activations and their gradients may be BF16: a node's
+// gradient has its type, or is F32 (autograd.h); kernels.h says which types go together.
+extern const FusedOp kLinear;         // x, n weights, n biases or none, residual or none
+extern const FusedOp kLinearBackX;    // dy, add or none, n weights
+extern const FusedOp kLinearBackW;    // [grad], dy, x, beta
+extern const FusedOp kSumRows;        // [grad], dy, beta
+extern const FusedOp kLayerNorm;      // x, w, b, stats
+extern const FusedOp kRmsNorm;        // x, w, stats
+extern const FusedOp kNormBackX;      // dy, x, w, stats, add or none
+extern const FusedOp kNormBackW;      // [grad w], dy, x, stats, beta, grad b or none
+extern const FusedOp kGelu;           // x
+extern const FusedOp kGeluBack;       // x, dy
+extern const FusedOp kSwiglu;         // gate, up
+extern const FusedOp kSwigluBack;     // gate, up, dy: both gradients, one after the other
+extern const FusedOp kDropout;        // x, keys
+extern const FusedOp kRope;           // x, divisors
+extern const FusedOp kAttention;      // qkv, lse, positions or none
+extern const FusedOp kAttentionBack;  // qkv, o, lse, do, scratch (devices), positions or none
 extern const FusedOp kEmbedding;      // table, ids, positions or none
 extern const FusedOp kEmbeddingBack;  // [grad], dx, ids, beta
 extern const FusedOp kPositionBack;   // [grad], dx, beta
-extern const FusedOp
-    kCrossEntropy;  // [logits], labels, scale, loss; not in place if BF16, on devices
-extern const FusedOp kAccumulate;  // [grad], g, beta
+extern const FusedOp kCrossEntropy;   // [logits], labels, scale, loss
+extern const FusedOp kAccumulate;     // [grad], g, beta
 
 // A new node of shape ne.
 ggml_tensor * fused_node(
@@ -61,7 +60,8 @@ ggml_tensor * fused_node(
     const FusedOp &                    op,
     std::array<int64_t, 4>             ne,
     const std::vector<ggml_tensor *> & args,
-    const FusedParams &                params = {}
+    const FusedParams &                params = {},
+    ggml_type                          type   = GGML_TYPE_F32
 );
 
 // A new node that computes what `node` does, in another type.
@@ -85,7 +85,7 @@ FusedParams     fused_params(const ggml_tensor * node);
 using DeviceRun =
     void (*)(const cuda::Kernels & kernels, const ggml_tensor * node, const FusedParams & params);
 
-// Null if the node is ggml's, or has no kernel for devices. Of ggml's only casts to BF16 are run by us.
+// Null if the node is ggml's, or has no kernel for devices. Of ggml's only casts to and from BF16 are run by us.
 DeviceRun find_device_run(const ggml_tensor * node);
 
 }  // namespace gt

@@ -29,7 +29,8 @@ void StepGraph::build(Model & model) {
     for (int i = 0; i < model.n_blocks(); ++i) {
         x = ops.keep(model.block(ops, inputs_.model(), i, x));
     }
-    const Head head = model.head(ops, inputs_.model(), x);
+    Head head = model.head(ops, inputs_.model(), x);
+    head.x    = ops.other_factor(head.x);
     ggml_build_forward_expand(graph_, head.x);
 
     switch (options_.goal) {

@@ -6,12 +6,15 @@
 
 namespace gt {
 
-// g without its factors: these are elements of tensors, F32 or not.
+// g without its arrays: these are elements of tensors, F32 or not. The residual is at the place that C is at.
 struct LinearProduct {
     cpu::Gemm           g;
     const ggml_tensor * A    = nullptr;
     const ggml_tensor * B    = nullptr;
-    int64_t             a_at = 0, b_at = 0;
+    const ggml_tensor * C    = nullptr;
+    int64_t             a_at = 0, b_at = 0, c_at = 0;
+    const ggml_tensor * bias     = nullptr;
+    const ggml_tensor * residual = nullptr;
 };
 
 // i0: number of weights, i1: has biases, i2: has residual, i3: every weight has columns of x of its own.
@@ -23,19 +26,21 @@ void each_product_of_linear(const ggml_tensor * y, const FusedParams & p, const 
     for (int w = 0; w < p.i[0]; ++w) {
         const ggml_tensor * weight = y->src[1 + w];
         run(LinearProduct{
-            {.tb       = true,
-             .M        = rows(x),
-             .N        = weight->ne[1],
-             .K        = weight->ne[0],
-             .lda      = x->ne[0],
-             .ldb      = weight->ne[0],
-             .C        = data(y) + column,
-             .ldc      = y->ne[0],
-             .bias     = p.i[1] ? data(y->src[1 + p.i[0] + w]) : nullptr,
-             .residual = residual ? data(residual) + column : nullptr},
-            x,
-            weight,
-            p.i[3] ? w * weight->ne[0] : 0});
+            .g =
+                {.tb  = true,
+                 .M   = rows(x),
+                 .N   = weight->ne[1],
+                 .K   = weight->ne[0],
+                 .lda = x->ne[0],
+                 .ldb = weight->ne[0],
+                 .ldc = y->ne[0]},
+            .A        = x,
+            .B        = weight,
+            .C        = y,
+            .a_at     = p.i[3] ? w * weight->ne[0] : 0,
+            .c_at     = column,
+            .bias     = p.i[1] ? y->src[1 + p.i[0] + w] : nullptr,
+            .residual = residual});
         column += weight->ne[1];
     }
 }
@@ -44,11 +49,11 @@ void each_product_of_linear(const ggml_tensor * y, const FusedParams & p, const 
 // above.
 struct LinearBackX {
     LinearBackX(const ggml_tensor * dx, const FusedParams & p)
-        : dy(dx->src[p.i[2]]), add(p.i[1] ? data(dx->src[p.i[2] + 1]) : nullptr),
+        : dy(dx->src[p.i[2]]), add(p.i[1] ? dx->src[p.i[2] + 1] : nullptr),
           weights(dx->src + p.i[2] + 1 + p.i[1]) {}
 
     const ggml_tensor *   dy;
-    const float *         add;
+    const ggml_tensor *   add;
     ggml_tensor * const * weights;
 };
 
@@ -61,18 +66,20 @@ void each_product_of_linear_back_x(const ggml_tensor * dx, const FusedParams & p
         const int64_t       at     = p.i[3] ? w * weight->ne[0] : 0;
         const bool          first  = w == 0 || p.i[3];
         run(LinearProduct{
-            {.M        = rows(back.dy),
-             .N        = weight->ne[0],
-             .K        = weight->ne[1],
-             .lda      = back.dy->ne[0],
-             .ldb      = weight->ne[0],
-             .C        = data(dx) + at,
-             .ldc      = dx->ne[0],
-             .beta     = first ? 0.0f : 1.0f,
-             .residual = first && back.add ? back.add + at : nullptr},
-            back.dy,
-            weight,
-            column});
+            .g =
+                {.M    = rows(back.dy),
+                 .N    = weight->ne[0],
+                 .K    = weight->ne[1],
+                 .lda  = back.dy->ne[0],
+                 .ldb  = weight->ne[0],
+                 .ldc  = dx->ne[0],
+                 .beta = first ? 0.0f : 1.0f},
+            .A        = back.dy,
+            .B        = weight,
+            .C        = dx,
+            .a_at     = column,
+            .c_at     = at,
+            .residual = first ? back.add : nullptr});
         column += weight->ne[1];
     }
 }
@@ -83,19 +90,20 @@ product_of_linear_back_w(const ggml_tensor * dw, const FusedParams & p, float be
     const ggml_tensor * dy = dw->src[1];
     const ggml_tensor * x  = dw->src[2];
     return {
-        {.ta   = true,
-         .M    = dw->ne[1],
-         .N    = dw->ne[0],
-         .K    = rows(x),
-         .lda  = dy->ne[0],
-         .ldb  = x->ne[0],
-         .C    = data(dw),
-         .ldc  = dw->ne[0],
-         .beta = beta},
-        dy,
-        x,
-        p.i[0],
-        p.i[1]};
+        .g =
+            {.ta   = true,
+             .M    = dw->ne[1],
+             .N    = dw->ne[0],
+             .K    = rows(x),
+             .lda  = dy->ne[0],
+             .ldb  = x->ne[0],
+             .ldc  = dw->ne[0],
+             .beta = beta},
+        .A    = dy,
+        .B    = x,
+        .C    = dw,
+        .a_at = p.i[0],
+        .b_at = p.i[1]};
 }
 
 }  // namespace gt

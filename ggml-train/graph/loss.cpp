@@ -101,6 +101,10 @@ static void fused_chunk(
     ggml_tensor *  logits = ops.linear(
          x, {w}, head.bias ? std::vector{head.bias->weight} : std::vector<ggml_tensor *>{}
     );
+    if (autograd && !in.mix_labels) {
+        // the gradient takes the place of the logits, for products alone
+        logits = ops.other_factor(logits);
+    }
     const auto entropy = [&](ggml_tensor * x, ggml_tensor * labels, ggml_tensor * scale,
                              ggml_tensor * rows) {
         const FusedParams params = {
@@ -109,9 +113,6 @@ static void fused_chunk(
         ggml_tensor * own_labels = elements(ctx, labels, begin, n);
         ggml_tensor * losses     = elements(ctx, rows, begin, n);
         ggml_tensor * y = fused_inplace(ctx, kCrossEntropy, x, {own_labels, scale, losses}, params);
-        if (autograd && ops.rounds() && !in.mix_labels) {  // for products alone
-            y = fused_as(ctx, y, GGML_TYPE_BF16);
-        }
         ggml_build_forward_expand(graph, y);
         return y;
     };
@@ -207,7 +208,7 @@ ggml_tensor * append_loss(
     Chunk         chunk;
     chunk.x = ops.other_factor(head.x);
     if (autograd) {
-        chunk.dx = ggml_new_tensor_2d(ops.ctx(), GGML_TYPE_F32, head.x->ne[0], N);
+        chunk.dx = ggml_new_tensor_2d(ops.ctx(), head.x->type, head.x->ne[0], N);
     }
     if (ops.own_products()) {
         chunk.w = ops.form() == Form::fused ? w : ops.factor(w);

@@ -80,18 +80,67 @@ ggml_tensor * Ops::factor(ggml_tensor * w) {
     return ggml_is_contiguous(w) && !ggml_is_transposed(w) ? w : ggml_cont(ctx_, w);
 }
 
-ggml_tensor * Ops::other_factor(ggml_tensor * x) {
-    if (!rounds() || x->type == GGML_TYPE_BF16) {
+// The sources of a node that have its type.
+static std::vector<int> sources_of_same_type(const ggml_tensor * x) {
+    const FusedOp *   op = fused_op(x);
+    const FusedParams p  = fused_params(x);
+    if (op == &kLinear && p.i[2]) {
+        return {1 + p.i[0] * (p.i[1] ? 2 : 1)};  // the residual
+    }
+    if (op == &kGelu) {
+        return {0};
+    }
+    return op == &kSwiglu ? std::vector{0, 1} : std::vector<int>{};
+}
+
+ggml_tensor * Ops::narrowed(ggml_tensor * x) {
+    const FusedOp * op   = fused_op(x);
+    const bool      norm = op == &kLayerNorm || op == &kRmsNorm;
+    if (x->type == GGML_TYPE_BF16) {
         return x;
     }
-    ggml_tensor *& factor = factors_[x];
-    if (!factor) {
-        // what is cheap writes BF16 itself
-        const FusedOp * op = fused_op(x);
-        factor             = op && op->cheap ? fused_as(ctx_, x, GGML_TYPE_BF16)
-                                             : ggml_cast(ctx_, x, GGML_TYPE_BF16);
+    if (const auto found = narrowed_.find(x); found != narrowed_.end()) {
+        return found->second->op == GGML_OP_CPY ? nullptr : found->second;  // no cast
     }
-    return factor;
+    if (x->view_src ||
+        !(norm || op == &kLinear || op == &kGelu || op == &kSwiglu || op == &kEmbedding)) {
+        return nullptr;
+    }
+    ggml_tensor * twin = fused_as(ctx_, x, GGML_TYPE_BF16);
+    for (const int i : sources_of_same_type(x)) {
+        twin->src[i] = narrowed(x->src[i]);
+        if (!twin->src[i]) {
+            return nullptr;
+        }
+    }
+    if (norm) {  // of F32 or BF16
+        ggml_tensor * from = narrowed(x->src[0]);
+        twin->src[0]       = from ? from : x->src[0];
+    }
+    if (op == &kLinear && fused_params(x).i[1]) {
+        const int n = fused_params(x).i[0];
+        for (int i = 1 + n; i < 1 + 2 * n; ++i) {
+            twin->src[i] = factor(x->src[i]);  // biases
+        }
+    }
+    if (is_kept(x)) {
+        keep(twin);
+    }
+    return narrowed_[x] = twin;
+}
+
+ggml_tensor * Ops::other_factor(ggml_tensor * x) {
+    if (!rounds()) {
+        return x;
+    }
+    if (ggml_tensor * twin = narrowed(x)) {
+        return twin;
+    }
+    ggml_tensor *& cast = narrowed_[x];
+    if (!cast) {
+        cast = ggml_cast(ctx_, x, GGML_TYPE_BF16);
+    }
+    return cast;
 }
 
 ggml_tensor * Ops::linear(
@@ -259,12 +308,13 @@ ggml_tensor * Ops::attention(ggml_tensor * qkv, const AttentionShape & given) {
     if (form_ == Form::portable || (form_ == Form::device && s.D > cuda::kMaxHead)) {
         return attention_portable(qkv, s);
     }
-    ggml_tensor *     lse    = leaf(s.T * s.H, ggml_nrows(qkv) / s.T);
-    const FusedParams params = {
-        .i = {
-            as_int(s.T), as_int(s.H), as_int(s.Hkv), as_int(s.D), s.causal,
-            form_ == Form::device && compute_ == GGML_TYPE_BF16}};
-    return fused_node(ctx_, kAttention, shape(qkv, s.H * s.D), {qkv, lse, s.positions}, params);
+    const bool        bf16 = rounds() && s.D % cuda::kHeadStep == 0;
+    ggml_tensor *     lse  = leaf(s.T * s.H, ggml_nrows(qkv) / s.T);
+    const FusedParams params{.i = {as_int(s.T), as_int(s.H), as_int(s.Hkv), as_int(s.D), s.causal}};
+    return fused_node(
+        ctx_, kAttention, shape(qkv, s.H * s.D), {bf16 ? other_factor(qkv) : qkv, lse, s.positions},
+        params, bf16 ? GGML_TYPE_BF16 : GGML_TYPE_F32
+    );
 }
 
 // [T, T, 1, B]: -inf where a key belongs to an earlier segment than the query, else 0.

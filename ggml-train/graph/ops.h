@@ -46,8 +46,9 @@ using GradRule = void (*)(Autograd & a, ggml_tensor * node, ggml_tensor * g);
 
 class Ops {
 public:
-    // compute: type of products with weights, and of attention on devices if it is BF16; F32 only in the
-    // fused form. Weights stay F32: the graph converts copies. backend: runs the graph; null: any.
+    // compute: type of products with weights; F32 only in the fused form. Weights stay F32: the graph converts copies.
+    // BF16 on devices: attention and all activations that nodes of ours pass to each other have this type, too.
+    // backend: runs the graph; null: any.
     Ops(ggml_context *  ctx,
         Form            form,
         ggml_type       compute = GGML_TYPE_F32,
@@ -109,6 +110,10 @@ public:
     // An activation or gradient as the other factor of products of ours: the same for all of them.
     ggml_tensor * other_factor(ggml_tensor * x);
 
+    // x as BF16 if the node of ours that makes it can write that, together with all that it reads in its own type;
+    // else null. x itself then is not in the graph, unless a node of ggml's reads it, too.
+    ggml_tensor * narrowed(ggml_tensor * x);
+
     // A frozen weight in a type that can be viewed and transposed: quantized ones as F32.
     ggml_tensor * dequantized(ggml_tensor * w);
 
@@ -142,7 +147,7 @@ private:
     std::unordered_set<const ggml_tensor *>           kept_;
     std::unordered_map<const ggml_tensor *, GradRule> rules_;
     std::unordered_map<int64_t, ggml_tensor *>        masks_;  // by T
-    std::unordered_map<ggml_tensor *, ggml_tensor *>  factors_;
+    std::unordered_map<ggml_tensor *, ggml_tensor *>  narrowed_;
 };
 
 // w * x (ggml_mul_mat). Sums are F32 even if w is F16, where backends would take F16: they overflow.

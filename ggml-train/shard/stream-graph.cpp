@@ -88,8 +88,9 @@ void StreamGraph::build_block_back(Model & model, int place) {
 
 void StreamGraph::build_head(Model & model) {
     head_ = make_part();
-    Ops        ops(head_.ctx.get(), options_.form, options_.compute, &backend_);
-    const Head head = model.head(ops, inputs_.model(), x_);
+    Ops  ops(head_.ctx.get(), options_.form, options_.compute, &backend_);
+    Head head = model.head(ops, inputs_.model(), x_);
+    head.x    = ops.other_factor(head.x);
     ggml_build_forward_expand(head_.graph, head.x);
     if (options_.goal == GraphOptions::Goal::logits) {
         logits_ = append_logits(ops, head_.graph, head);

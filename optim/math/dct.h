@@ -6,6 +6,7 @@
 // give the same bits. Tables are computed by cos_pi.
 #pragma once
 
+#include "ggml-train/base/fixed-math.h"
 #include "optim/math/lanes.h"
 
 #include <vector>
@@ -13,9 +14,6 @@
 namespace gt {
 
 inline constexpr float kHalfRoot = 0.70710678118654752440f;  // sqrt(1/2)
-
-// cos(pi * p / q) by a fixed sequence of double operations. REQUIRES: q > 0.
-double cos_pi(int64_t p, int64_t q);
 
 class Dct {
 public:

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kBugThreads)
 
 // Adds the sum over a product of ones, 16 x 16 with 16 x 8, halved: 16 in every element, 1024.
 __global__ void __launch_bounds__(kBugThreads) matrix_bugs_kernel(int bug, float * out) {
-    GT_SHARED(Floats4, tile, 33);  // a row of eight ones each; one more than the matrices have
+    GT_SHARED(Words4, tile, 33);  // a row of eight ones each; one more than the matrices have
     unsigned * const words = reinterpret_cast<unsigned *>(tile);
     const int        i     = threadIdx.x;
     for (int w = i; w < 33 * 4; w += kBugThreads) {

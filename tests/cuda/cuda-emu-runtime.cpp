@@ -1,6 +1,7 @@
 // tests/cuda/cuda-emu-runtime.cpp — CUDA's runtime for the emulator: device memory and streams.
 // Like cuda-emu.cpp, never compiled with sanitizers.
 #include "cuda-emu.h"
+#include "tests/fake/lazy-queue.h"
 
 #include <algorithm>
 #include <map>
@@ -90,12 +91,18 @@ std::vector<cuda_emu::Region> cuda_emu::regions() {
 // ---- streams: work runs when a caller waits for it ----------------------------------------------------
 
 struct CUstream_st {
-    std::vector<std::function<void()>> queue;
-    void                               drain() {
-                                      for (const auto & work : std::exchange(queue, {})) {
-                                          const Open open;
-                                          work();
-        }
+    gt::LazyQueue queue;
+
+    void push(std::function<void()> work) {
+        queue.push([work = std::move(work)] {
+            const Open open;
+            work();
+        });
+    }
+
+    void drain() {
+        const Open open;  // once for all work
+        queue.run();
     }
 };
 
@@ -109,13 +116,13 @@ CUstream_st & stream_of(cudaStream_t stream) {
 }  // namespace
 
 void cuda_emu::enqueue(cudaStream_t stream, Launch launch) {
-    stream_of(stream).queue.push_back([launch = std::move(launch)] {
+    stream_of(stream).push([launch = std::move(launch)] {
         launch_hook ? launch_hook(launch) : run(launch);
     });
 }
 
 void cuda_emu::enqueue(cudaStream_t stream, std::function<void()> work) {
-    stream_of(stream).queue.push_back(std::move(work));
+    stream_of(stream).push(std::move(work));
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t * stream) {
@@ -135,6 +142,16 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return cudaSuccess;
 }
 
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    *event = stream_of(stream).queue.point();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event) {
+    stream_of(stream).push(*event);
+    return cudaSuccess;
+}
+
 cudaError_t cudaDeviceSynchronize() {
     for (CUstream_st * stream : t_streams) {
         stream->drain();
@@ -144,12 +161,12 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t
 cudaMemcpyAsync(void * to, const void * from, size_t n, cudaMemcpyKind, cudaStream_t s) {
-    stream_of(s).queue.push_back([=] { memcpy(to, from, n); });
+    stream_of(s).push([=] { memcpy(to, from, n); });
     return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void * to, int value, size_t n, cudaStream_t s) {
-    stream_of(s).queue.push_back([=] { memset(to, value, n); });
+    stream_of(s).push([=] { memset(to, value, n); });
     return cudaSuccess;
 }
 

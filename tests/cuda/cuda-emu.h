@@ -202,6 +202,7 @@ inline unsigned atomicOr(unsigned * p, unsigned v) {
 
 struct CUstream_st;
 using cudaStream_t = CUstream_st *;
+using cudaEvent_t  = std::function<void()> *;  // made by the fake device (tests/fake)
 using cudaError_t  = int;
 enum { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 };
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75 };
@@ -216,6 +217,8 @@ cudaError_t  cudaFree(void * p);
 cudaError_t  cudaStreamCreate(cudaStream_t * stream);
 cudaError_t  cudaStreamDestroy(cudaStream_t stream);
 cudaError_t  cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t  cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t  cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event);
 cudaError_t  cudaDeviceSynchronize();
 cudaError_t  cudaMemcpyAsync(void * to, const void * from, size_t n, cudaMemcpyKind, cudaStream_t);
 cudaError_t  cudaMemsetAsync(void * to, int value, size_t n, cudaStream_t);

@@ -6,6 +6,7 @@
 // GT_EMU_CUBLASLT_FAIL=choose|run    finds no algorithm; fails to run one
 // Not modelled: the order of cuBLASLt's sums, types and epilogues that gemm.cpp does not use.
 #include "cuda-emu.h"
+#include "emu-matrix.h"
 #include "ggml-train/cuda/cublaslt.h"
 
 #include <cstdio>
@@ -15,10 +16,10 @@ namespace gt::cuda {
 
 struct LtHandle {};
 struct LtProduct {
-    LtCompute     compute{};
-    int32_t       transpose[2]{};  // A, B
-    uint32_t      epilogue = kLtPlain;
-    const float * bias     = nullptr;
+    LtCompute    compute{};
+    int32_t      transpose[2]{};  // A, B
+    uint32_t     epilogue = kLtPlain;
+    const void * bias     = nullptr;
 };
 struct LtLayout {
     LtType  type{};
@@ -145,18 +146,18 @@ bool shape_of(
         (tb ? B.columns : B.rows) != K || C.rows != D.rows || C.columns != D.columns) {
         return fail("matrices do not fit together"), false;
     }
-    if (A.type != B.type || C.type != kLtF32 || D.type != kLtF32) {
-        return fail("types that gemm.cpp does not use"), false;
+    if (A.type != B.type || C.type != D.type || (D.type == kLtBf16 && A.type != kLtBf16)) {
+        return fail("types that cuBLASLt does not combine"), false;
     }
     if ((op.epilogue == kLtBias) != (op.bias != nullptr)) {
         return fail("an epilogue without its bias, or the reverse"), false;
     }
-    shape   = {};
-    shape.M = static_cast<int32_t>(D.rows);
-    shape.N = static_cast<int32_t>(D.columns);
-    shape.K = static_cast<int32_t>(K);
-    shape.flags =
-        ta + 2 * tb + 4 * (A.type == kLtBf16) + 8 * (op.epilogue == kLtBias) + 16 * op.compute;
+    shape       = {};
+    shape.M     = static_cast<int32_t>(D.rows);
+    shape.N     = static_cast<int32_t>(D.columns);
+    shape.K     = static_cast<int32_t>(K);
+    shape.flags = ta + 2 * tb + 4 * (A.type == kLtBf16) + 8 * (op.epilogue == kLtBias) +
+                  16 * op.compute + 4096 * (D.type == kLtBf16);
     shape.ld[0] = static_cast<uint64_t>(A.ld);
     shape.ld[1] = static_cast<uint64_t>(B.ld);
     shape.ld[2] = static_cast<uint64_t>(D.ld);
@@ -191,32 +192,32 @@ LtStatus choose(
     return kLtSuccess;
 }
 
+float load(LtType type, const void * from, int64_t at) {
+    return type == kLtBf16
+               ? __uint_as_float(unsigned{static_cast<const uint16_t *>(from)[at]} << 16)
+               : static_cast<const float *>(from)[at];
+}
+
 // op(X) as rows of `inner` floats.
 std::vector<float>
 packed(const void * from, const LtLayout & x, bool rows_inside, int64_t outer, int64_t inner) {
     std::vector<float> all(static_cast<size_t>(outer * inner));
     for (int64_t o = 0; o < outer; ++o) {
         for (int64_t i = 0; i < inner; ++i) {
-            const int64_t at = rows_inside ? o * x.ld + i : i * x.ld + o;
-            if (x.type == kLtBf16) {
-                const unsigned bits = static_cast<const uint16_t *>(from)[at];
-                all[o * inner + i]  = __uint_as_float(bits << 16);
-            } else {
-                all[o * inner + i] = static_cast<const float *>(from)[at];
-            }
+            const int64_t at   = rows_inside ? o * x.ld + i : i * x.ld + o;
+            all[o * inner + i] = load(x.type, from, at);
         }
     }
     return all;
 }
 
 struct Work {
-    LtProduct     op;
-    Shape         shape;
-    LtLayout      A, B;
-    const void *  a = nullptr, *b = nullptr;
-    const float * c    = nullptr;
-    float *       d    = nullptr;
-    float         beta = 0.0f;
+    LtProduct   op;
+    Shape       shape;
+    LtLayout    A, B, D;
+    const void *a = nullptr, *b = nullptr, *c = nullptr;
+    void *      d    = nullptr;
+    float       beta = 0.0f;
 };
 
 void run(const Work & w) {
@@ -234,8 +235,14 @@ void run(const Work & w) {
             }
         }
         for (int64_t m = 0; m < M; ++m) {
-            const float old = w.beta == 0.0f ? 0.0f : w.beta * w.c[n * ld + m];
-            w.d[n * ld + m] = sum[m] + old + (w.op.bias ? w.op.bias[m] : 0.0f);
+            const int64_t at  = n * ld + m;
+            const float   old = w.beta == 0.0f ? 0.0f : w.beta * load(w.D.type, w.c, at);
+            const float   all = sum[m] + old + (w.op.bias ? load(w.D.type, w.op.bias, m) : 0.0f);
+            if (w.D.type == kLtBf16) {
+                static_cast<uint16_t *>(w.d)[at] = static_cast<uint16_t>(bf16_bits(all));
+            } else {
+                static_cast<float *>(w.d)[at] = all;
+            }
         }
     }
 }
@@ -281,8 +288,7 @@ LtStatus start(
     if (!workspace || workspace_bytes < kWorkspaceUsed) {
         return fail("too little workspace");
     }
-    Work work{*op, shape, *A, *B, a, b, static_cast<const float *>(c), static_cast<float *>(d),
-              0.0f};
+    Work work{*op, shape, *A, *B, *D, a, b, c, d, 0.0f};
     memcpy(&work.beta, beta, sizeof(float));
     float one = 0.0f;
     memcpy(&one, alpha, sizeof(float));

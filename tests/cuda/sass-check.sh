@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tests/cuda/sass-check.sh USAGE OBJECT [CUOBJDUMP] — the attention kernels in machine code: products on tensor
 # cores, no spilled registers, no local memory, a block fits on a multiprocessor. Prints a table. USAGE: what
-# ptxas said of OBJECT. CUOBJDUMP: NVIDIA's program, also in the PyPI package nvidia-cuda-cuobjdump; without it
-# the instructions are not looked at.
+# ptxas said of OBJECT. CUOBJDUMP: NVIDIA's program, also in the PyPI packages nvidia-cuda-cuobjdump and (on PATH)
+# nvidia-cuda-nvdisasm; without it the instructions are not looked at.
 set -euo pipefail
 usage=$1 object=$2 cuobjdump=${3:-}
 code=$(mktemp)

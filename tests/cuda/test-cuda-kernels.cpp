@@ -7,6 +7,7 @@
 #include "tests/catch.h"
 #include "tools/selftest/selftest-cuda.h"
 
+#include <cstdio>
 #include <cstring>
 
 using namespace gt;
@@ -127,6 +128,33 @@ TEST_CASE("ptx_of_nvcc_equals_the_cpu", "[cuda][ptx]") {
     cuda_emu::config = {};
     CHECK(scope.n_launches() > 100);
     CHECK(scope.unused() == std::vector<std::string>{});
+}
+
+// The limits are the counts of today plus ten per cent.
+TEST_CASE("a_chunk_of_demo_takes_few_instructions", "[cuda][ptx]") {
+    const ptx::Scope scope(ptx::split(GT_PTX_FILES, ":"));
+    const ChunkGrid  grid = chunk_grid({.name = "w", .rows = 64, .cols = 64}, parse_chunk("64x64"));
+    const DemoPlan   plan(grid, 32, Wire::q4);
+    const DeviceArray<uint8_t> tables(plan.tables()),
+        message(static_cast<size_t>(plan.bytes_per_chunk()));
+    const cuda::DemoChunks   chunks = plan.chunks(tables, 1);
+    const DeviceArray<float> gradient(selftest_values(4096, 60)),
+        momentum(selftest_values(4096, 61)), update(4096);
+    const DeviceArray<cuda::DemoPiece> pieces(std::vector<cuda::DemoPiece>(2, {message}));
+    const auto                         count = [&](const char * name, const auto & launch) {
+        const uint64_t before = scope.n_instructions();
+        launch();
+        cuda::synchronize(nullptr);
+        const uint64_t n = scope.n_instructions() - before;
+        std::printf("%s: %.2f M PTX instructions of threads\n", name, static_cast<double>(n) / 1e6);
+        return n;
+    };
+    CHECK(count("demo_extract", [&] {
+              cuda::demo_extract(nullptr, chunks, {gradient, 0.9f, 0.1f}, momentum, message);
+          }) < 1'300'000);
+    CHECK(count("demo_merge", [&] {
+              cuda::demo_merge(nullptr, chunks, pieces, 2, update);
+          }) < 800'000);
 }
 #else
 TEST_CASE("ptx_of_nvcc_equals_the_cpu", "[cuda][ptx]") {

@@ -3,6 +3,7 @@
 #include "models/blocks.h"
 #include "models/init.h"
 #include "tests/catch.h"
+#include "tests/fake/fake-device.h"
 
 #include <cmath>
 
@@ -154,6 +155,24 @@ TEST_CASE("models_on_a_device_agree_with_the_cpu_and_are_reproducible", "[device
         CHECK(difference(a.grads(), portable.grads()) < 2e-5);
         CHECK(loss == gb.run(batch, 0.1f));
         CHECK(a.grads() == b.grads());
+    }
+}
+
+// Whatever ggml runs in between: rope, concatenations, additions of positions.
+TEST_CASE("the_host_waits_once_in_a_step_on_a_device", "[device]") {
+    using StatsOf       = FakeDeviceStats (*)(ggml_backend_t);
+    const auto stats_of = reinterpret_cast<StatsOf>(
+        ggml_backend_reg_get_proc_address(find_backend("fake"), "gt_fake_stats")
+    );
+    for (const char * arch : {"gpt2", "qwen3", "gemma3", "vit"}) {
+        const ModelConfig c = small(arch);
+        Setup             device(c, Form::device, "fake", 1);
+        device.options.compute = GGML_TYPE_BF16;
+        StepGraph    graph(device.backend, *device.model, device.options);
+        const size_t before = stats_of(device.backend.get()).n_waits;
+        graph.run(some_batch(c, 2, 17), 0.1f);
+        INFO(arch);
+        CHECK(stats_of(device.backend.get()).n_waits == before + 1);
     }
 }
 

@@ -1,5 +1,5 @@
 // What a training step of GPT-2 124M costs on a device, counted in its real graph (cost-model.h): bytes that the
-// nodes read and write, copies that transpose, how often the host waits, and an estimate of its speed. The limits
+// nodes read and write, copies that transpose, changes of stream, and an estimate of its speed. The limits
 // are the counts of today plus a few per cent: what makes a step slower without changing a result fails here.
 #include "ggml-train/graph/compute.h"
 #include "ggml-train/graph/graph.h"
@@ -36,7 +36,7 @@ Cost cost_of_gpt2(Form form, ggml_type compute, int64_t n_samples) {
         return first + (n_layer - 1.0) * (second - first);
     };
     Cost sum;
-    for (double Cost::*what : {&Cost::bytes, &Cost::nodes, &Cost::transposes, &Cost::waits}) {
+    for (double Cost::*what : {&Cost::bytes, &Cost::nodes, &Cost::transposes, &Cost::switches}) {
         sum.*what = all(cost[0].*what, cost[1].*what);
     }
     for (size_t c = 0; c < std::size(kCards); ++c) {
@@ -54,50 +54,53 @@ TEST_CASE("a_step_of_gpt2_reads_and_writes_no_more_than_counted") {
         Form         form;
         Cost         most;  // bytes per token
     } limits[] = {
-        {"device", Form::device, {10.5e6, 690, 165, 215}},
-        {"portable", Form::portable, {34.5e6, 2000, 250, 1}},
+        {"device", Form::device, {6.8e6, 480, 0, 0}},
+        {"portable", Form::portable, {34.5e6, 2000, 250, 0}},
     };
     for (const auto & [name, form, most] : limits) {
         Cost cost = cost_of_gpt2(form, GGML_TYPE_F32, kSamples);
         cost.bytes /= kSamples * kTokens;
-        cost.waits = form == Form::device ? cost.waits : 1.0;
         std::printf(
-            "%s form: %.1f MB per token, %.0f nodes, %.0f transposing copies, %.0f host waits\n",
-            name, cost.bytes / 1e6, cost.nodes, cost.transposes, cost.waits
+            "%s form: %.1f MB per token, %.0f nodes, %.0f transposing copies, %.0f changes of "
+            "stream\n",
+            name, cost.bytes / 1e6, cost.nodes, cost.transposes, cost.switches
         );
         INFO(name);
         CHECK(cost.bytes <= most.bytes);
         CHECK(cost.bytes > 0.9 * most.bytes);  // the count sees the graph
         CHECK(cost.nodes <= most.nodes);
         CHECK(cost.transposes <= most.transposes);
-        CHECK(cost.waits <= most.waits);
+        CHECK(cost.switches <= most.switches);
     }
 }
 
-// F16 goes through ggml's products, with copies that transpose and waits between its nodes and ours.
-TEST_CASE("products_of_ours_make_a_step_of_gpt2_faster_on_paper") {
+// F16 goes through ggml's products, with copies that transpose.
+TEST_CASE("a_step_of_gpt2_in_bf16_is_as_fast_on_paper_as_was_asked") {
     constexpr int64_t kSamples = 16;
     const Cost        ours     = cost_of_gpt2(Form::device, GGML_TYPE_BF16, kSamples);
     const Cost        ggmls    = cost_of_gpt2(Form::device, GGML_TYPE_F16, kSamples);
+    const auto        speed    = [](const Cost & cost, size_t card) {
+        return kSamples * kTokens / cost.times[card];
+    };
     for (const auto & [name, cost] :
          {std::pair("ggml's, f16", ggmls), std::pair("ours, bf16", ours)}) {
         std::printf(
-            "products %s: %.0f GB, %.0f nodes, %.0f transposing copies, %.0f host waits;", name,
-            cost.bytes / 1e9, cost.nodes, cost.transposes, cost.waits
+            "products %s: %.0f GB, %.0f nodes, %.0f transposing copies, %.0f changes of stream;",
+            name, cost.bytes / 1e9, cost.nodes, cost.transposes, cost.switches
         );
         for (size_t c = 0; c < std::size(kCards); ++c) {
             std::printf(
                 " %s: %.0f ms, %.1f k tokens/s", kCards[c].name, cost.times[c] * 1e3,
-                kSamples * kTokens / cost.times[c] / 1e3
+                speed(cost, c) / 1e3
             );
         }
         std::printf("\n");
     }
-    CHECK(ours.bytes <= 80e9);
+    CHECK(ours.bytes <= 50e9);
     CHECK(ours.transposes == 0);
-    CHECK(ours.waits <= 5);
+    CHECK(ours.switches == 0);
     for (size_t c = 0; c < std::size(kCards); ++c) {
         INFO(kCards[c].name);
-        CHECK(ours.times[c] <= ggmls.times[c] / 2.5);
+        CHECK(speed(ours, c) >= 2.5 * kCards[c].former);
     }
 }

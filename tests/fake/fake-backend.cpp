@@ -97,6 +97,9 @@ void * proc_address(ggml_backend_reg_t, const char * name) {
     if (std::strcmp(name, "ggml_backend_set_n_threads") == 0) {
         return reinterpret_cast<void *>(set_fake_device_threads);
     }
+    if (std::strcmp(name, "gt_fake_stats") == 0) {
+        return reinterpret_cast<void *>(fake_device_stats);
+    }
     if (std::strcmp(name, "gt_lend") == 0) {
         return reinterpret_cast<void *>(lend_fake_device);
     }

@@ -5,6 +5,7 @@
 #include "ggml-cpu.h"
 #include "ggml-impl.h"
 #include "ggml-train/base/base.h"
+#include "tests/fake/lazy-queue.h"
 
 #include <algorithm>
 #include <cstring>
@@ -275,8 +276,8 @@ bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) 
 // ---- backend ------------------------------------------------------------------------------------
 
 struct Stream {
-    std::shared_ptr<Device>  device;
-    std::vector<ggml_cgraph> waiting;  // started, not yet run
+    std::shared_ptr<Device> device;
+    LazyQueue               queue;
 };
 
 Stream & stream(ggml_backend_t backend) {
@@ -321,18 +322,41 @@ ggml_status backend_compute(ggml_backend_t backend, ggml_cgraph * graph) {
             return GGML_STATUS_FAILED;
         }
     }
-    stream(backend).waiting.push_back(*graph);
+    stream(backend).queue.push([device = open.device, graph = *graph]() mutable {
+        const Open here(device);
+        ++device->stats.n_computes;
+        const ggml_status status = ggml_backend_graph_compute(device->cpu, &graph);
+        GT_CHECK(status == GGML_STATUS_SUCCESS, "ggml's CPU backend computes every graph");
+    });
     return GGML_STATUS_SUCCESS;
 }
 
 // Runs as late as a GPU may.
 void backend_synchronize(ggml_backend_t backend) {
-    const Open open(stream(backend).device);
-    for (ggml_cgraph & graph : std::exchange(stream(backend).waiting, {})) {
-        ++open.device->stats.n_computes;
-        const ggml_status status = ggml_backend_graph_compute(open.device->cpu, &graph);
-        GT_CHECK(status == GGML_STATUS_SUCCESS, "ggml's CPU backend computes every graph");
-    }
+    ++stream(backend).device->stats.n_waits;
+    const Open open(stream(backend).device);  // our kernels run here, too, if ggml's wait for them
+    stream(backend).queue.run();
+}
+
+LazyEvent & lazy(ggml_backend_event_t event) {
+    return *static_cast<LazyEvent *>(event->context);
+}
+
+void backend_record(ggml_backend_t backend, ggml_backend_event_t event) {
+    lazy(event) = stream(backend).queue.point();
+}
+
+void backend_wait(ggml_backend_t backend, ggml_backend_event_t event) {
+    stream(backend).queue.push(lazy(event));
+}
+
+ggml_backend_event_t event_new(ggml_backend_dev_t dev) {
+    return new ggml_backend_event{dev, new LazyEvent};
+}
+
+void event_free(ggml_backend_dev_t, ggml_backend_event_t event) {
+    delete static_cast<LazyEvent *>(event->context);
+    delete event;
 }
 
 ggml_guid kGuid = {0x67, 0x74, 0x2d, 0x66, 0x61, 0x6b, 0x65, 0x2d,
@@ -344,6 +368,8 @@ ggml_backend_t make_backend(std::shared_ptr<Device> d) {
     i.free          = backend_free;
     i.graph_compute = backend_compute;
     i.synchronize   = backend_synchronize;
+    i.event_record  = backend_record;
+    i.event_wait    = backend_wait;
     return new ggml_backend{&kGuid, i, &d->dev, new Stream{d, {}}};
 }
 
@@ -376,6 +402,8 @@ ggml_backend_t make_fake_device(int id, int n_threads, size_t limit) {
     d->dev.iface.get_buffer_type = dev_buffer_type;
     d->dev.iface.supports_op     = dev_supports_op;
     d->dev.iface.supports_buft   = dev_supports_buft;
+    d->dev.iface.event_new       = event_new;
+    d->dev.iface.event_free      = event_free;
 
     d->cpu = ggml_backend_cpu_init();
     GT_CHECK(d->cpu != nullptr, "ggml's CPU backend must start");
@@ -408,6 +436,9 @@ FakeDeviceStats fake_device_stats(ggml_backend_t backend) {
 void lend_fake_device(ggml_backend_t backend, bool begin) {
     GT_CHECK(is_fake_device(backend), "only a fake device guards its memory");
     Device & d = *stream(backend).device;
+    if (begin) {
+        ++d.stats.n_waits;
+    }
     begin ? d.open() : d.close();
 }
 

@@ -5,8 +5,8 @@
 // memory is filled with NaN. Memory is limited, and an allocation beyond the limit returns null, as
 // ggml expects. Graphs run on a private CPU backend: native ggml ops only, no custom ones, no tensors
 // of other devices. They run when the backend is synchronized, no earlier: what does not wait for its result
-// reads what was there before. Our kernels have a stream of their own, which is as late (tests/cuda). It does
-// not simulate speed.
+// reads what was there before. Our kernels have a stream of their own, which is as late (tests/cuda); events order
+// the two. It does not simulate speed.
 // Read next: fake-backend.cpp, the same device as a module for `--device fake`.
 #pragma once
 
@@ -36,6 +36,8 @@ struct FakeDeviceStats {
     size_t bytes      = 0;  // in buffers now
     size_t peak_bytes = 0;  // most ever in buffers
     size_t n_computes = 0;  // graphs run
+    size_t n_waits =
+        0;  // how often the host waited for ggml's stream, or asked for the memory to wait for ours
 };
 FakeDeviceStats fake_device_stats(ggml_backend_t backend);
 

@@ -26,6 +26,13 @@ void SelftestTable::within(
     rows.push_back({name, false, error / largest, error / largest <= limit});
 }
 
+BothTypes::BothTypes(const std::vector<float> & x)
+    : values(selftest_widened(selftest_rounded(x))), f32(values), bf16(selftest_rounded(x)) {}
+
+void SelftestTable::rounds(const std::string & name, const BothResults & results) {
+    same(name + " as bf16", results.bf16.get(), selftest_rounded(results.f32.get()));
+}
+
 void SelftestTable::add_same(
     const std::string & name, bool sizes, const void * got, const void * want, size_t n
 ) {
@@ -58,69 +65,95 @@ std::vector<float> filled(size_t n) {
     return std::vector<float>(n, NAN);
 }
 
+// Types of x and y, and of what belongs to them.
+struct Types {
+    bool x16, y16;
+};
+constexpr Types kTypes[] = {{false, false}, {false, true}, {true, true}};
+
+// With F32 against the CPU, with other types against that.
 void test_norms(SelftestTable & table, RowShape s) {
-    const auto n = s.rows * s.C;
-    const auto x = selftest_values(n, 1), dy = selftest_values(n, 2), add = selftest_values(n, 3);
-    const auto w = selftest_values(s.C, 4), b = selftest_values(s.C, 5);
-    const auto old = selftest_values(s.C, 6);
-    const DeviceArray<float> dev_x(x), dev_dy(dy), dev_add(add), dev_w(w), dev_b(b);
+    const auto      n = s.rows * s.C;
+    const BothTypes x(selftest_values(n, 1)), dy(selftest_values(n, 2)), add(selftest_values(n, 3));
+    const auto      w = selftest_values(s.C, 4), b = selftest_values(s.C, 5);
+    const auto      old = selftest_values(s.C, 6);
+    const DeviceArray<float> dev_w(w), dev_b(b);
     const std::string        shape = format(" %lldx%lld", (long long) s.rows, (long long) s.C);
     for (const bool rms : {false, true}) {
         const std::string name = rms ? "rms_norm" : "layer_norm";
         if (!table.wants(name)) {
             continue;
         }
-        auto y = filled(x.size()), stats = filled(2 * s.rows), dx = filled(x.size()), dx0 = dx;
-        const DeviceArray<float>    dev_y(x.size()), dev_stats(stats.size()), dev_dx(x.size());
-        const DeviceArray<uint16_t> dev_y16(x.size());
-        // forward
-        if (rms) {
-            cpu::rms_norm(kWhole, s.rows, s.C, 1e-5f, x.data(), w.data(), y.data(), stats.data());
-            cuda::rms_norm(nullptr, s.rows, s.C, 1e-5f, dev_x, dev_w, dev_y, dev_stats);
-            cuda::rms_norm(nullptr, s.rows, s.C, 1e-5f, dev_x, dev_w, dev_y16, dev_stats);
-        } else {
-            cpu::layer_norm(
-                kWhole, s.rows, s.C, 1e-5f, x.data(), w.data(), b.data(), y.data(), stats.data()
+        auto y = filled(x.values.size()), stats = filled(2 * s.rows), dx = y, dx0 = y;
+        auto dw = old, db = old, only = filled(old.size());
+        rms ? cpu::rms_norm(
+                  kWhole, s.rows, s.C, 1e-5f, x.values.data(), w.data(), y.data(), stats.data()
+              )
+            : cpu::layer_norm(
+                  kWhole, s.rows, s.C, 1e-5f, x.values.data(), w.data(), b.data(), y.data(),
+                  stats.data()
+              );
+        const auto cpu_back = rms ? cpu::rms_norm_back : cpu::layer_norm_back;
+        cpu_back(
+            kWhole, s.rows, s.C, dy.values.data(), x.values.data(), w.data(), stats.data(),
+            add.values.data(), dx.data()
+        );
+        cpu_back(
+            kWhole, s.rows, s.C, dy.values.data(), x.values.data(), w.data(), stats.data(), nullptr,
+            dx0.data()
+        );
+        cpu::norm_back_params(
+            kWhole, s.rows, s.C, dy.values.data(), x.values.data(), stats.data(), 1.0f, dw.data(),
+            db.data()
+        );
+        cpu::norm_back_params(
+            kWhole, s.rows, s.C, dy.values.data(), x.values.data(), stats.data(), 0.0f, only.data(),
+            nullptr
+        );
+
+        const BothResults        dev_y(y.size()), dev_dx(y.size()), dev_dx0(y.size());
+        const DeviceArray<float> dev_stats(stats.size());
+        const cuda::In           none(static_cast<float *>(nullptr));
+        const auto               cuda_back = rms ? cuda::rms_norm_back : cuda::layer_norm_back;
+        for (const auto & [x16, y16] : kTypes) {
+            const DeviceArray<float> dev_dw(old), dev_db(old), dev_only(old.size());
+            rms ? cuda::rms_norm(
+                      nullptr, s.rows, s.C, 1e-5f, x.as(x16), dev_w, dev_y.as(y16), dev_stats
+                  )
+                : cuda::layer_norm(
+                      nullptr, s.rows, s.C, 1e-5f, x.as(x16), dev_w, dev_b, dev_y.as(y16), dev_stats
+                  );
+            cuda_back(
+                nullptr, s.rows, s.C, dy.as(y16), x.as(x16), dev_w, dev_stats, add.as(x16),
+                dev_dx.as(x16)
             );
-            cuda::layer_norm(nullptr, s.rows, s.C, 1e-5f, dev_x, dev_w, dev_b, dev_y, dev_stats);
-            cuda::layer_norm(nullptr, s.rows, s.C, 1e-5f, dev_x, dev_w, dev_b, dev_y16, dev_stats);
+            cuda_back(
+                nullptr, s.rows, s.C, dy.as(y16), x.as(x16), dev_w, dev_stats, none, dev_dx0.as(x16)
+            );
+            cuda::norm_back_params(
+                nullptr, s.rows, s.C, dy.as(y16), x.as(x16), dev_stats, 1.0f, dev_dw, dev_db
+            );
+            cuda::norm_back_params(
+                nullptr, s.rows, s.C, dy.as(y16), x.as(x16), dev_stats, 0.0f, dev_only, nullptr
+            );
+            const std::string of = name + (x16 ? " of bf16" : "") + shape;
+            table.close(of + " stats", dev_stats.get(), stats, kRounding);
+            table.close(of + " dw", dev_dw.get(), dw, kRounding);
+            table.close(of + " db", dev_db.get(), db, kRounding);
+            table.close(of + " dw alone", dev_only.get(), only, kRounding);
+            if (!y16) {
+                table.close(of, dev_y.f32.get(), y, kRounding);
+            } else {
+                table.rounds(of, dev_y);
+            }
+            if (!x16) {
+                table.close(of + " back", dev_dx.f32.get(), dx, kRounding);
+                table.close(of + " back alone", dev_dx0.f32.get(), dx0, kRounding);
+            } else {
+                table.rounds(of + " back", dev_dx);
+                table.rounds(of + " back alone", dev_dx0);
+            }
         }
-        table.close(name + shape, dev_y.get(), y, kRounding);
-        table.same(name + " bf16" + shape, dev_y16.get(), selftest_rounded(dev_y.get()));
-        table.close(name + " stats" + shape, dev_stats.get(), stats, kRounding);
-
-        // gradient of x, with and without addition
-        const auto cpu_back  = rms ? cpu::rms_norm_back : cpu::layer_norm_back;
-        const auto cuda_back = rms ? cuda::rms_norm_back : cuda::layer_norm_back;
-        cpu_back(
-            kWhole, s.rows, s.C, dy.data(), x.data(), w.data(), stats.data(), add.data(), dx.data()
-        );
-        cuda_back(nullptr, s.rows, s.C, dev_dy, dev_x, dev_w, dev_stats, dev_add, dev_dx);
-        table.close(name + "_back" + shape, dev_dx.get(), dx, kRounding);
-        cpu_back(
-            kWhole, s.rows, s.C, dy.data(), x.data(), w.data(), stats.data(), nullptr, dx0.data()
-        );
-        cuda_back(nullptr, s.rows, s.C, dev_dy, dev_x, dev_w, dev_stats, nullptr, dev_dx);
-        table.close(name + "_back alone" + shape, dev_dx.get(), dx0, kRounding);
-
-        // gradients of the parameters, added and alone
-        auto                     dw = old, db = old, only = filled(old.size());
-        const DeviceArray<float> dev_dw(old), dev_db(old), dev_only(old.size());
-        cpu::norm_back_params(
-            kWhole, s.rows, s.C, dy.data(), x.data(), stats.data(), 1.0f, dw.data(), db.data()
-        );
-        cuda::norm_back_params(
-            nullptr, s.rows, s.C, dev_dy, dev_x, dev_stats, 1.0f, dev_dw, dev_db
-        );
-        table.close(name + " dw" + shape, dev_dw.get(), dw, kRounding);
-        table.close(name + " db" + shape, dev_db.get(), db, kRounding);
-        cpu::norm_back_params(
-            kWhole, s.rows, s.C, dy.data(), x.data(), stats.data(), 0.0f, only.data(), nullptr
-        );
-        cuda::norm_back_params(
-            nullptr, s.rows, s.C, dev_dy, dev_x, dev_stats, 0.0f, dev_only, nullptr
-        );
-        table.close(name + " dw alone" + shape, dev_only.get(), only, kRounding);
     }
 }
 
@@ -150,38 +183,41 @@ void test_sum_rows(SelftestTable & table, RowShape s) {
 }
 
 void test_activations(SelftestTable & table, int64_t n) {
-    const auto x = selftest_values(n, 9, 2.0f), dy = selftest_values(n, 10),
-               up = selftest_values(n, 11);
-    const DeviceArray<float>    dev_x(x), dev_dy(dy), dev_up(up), dev_y(x.size()), dev_2(x.size());
-    const DeviceArray<uint16_t> dev_16(x.size());
-    auto                        y = filled(x.size()), second = y;
-    const auto rounds = [&](const std::string & name) {  // as bf16: the floats, rounded
-        table.same(name + " bf16", dev_16.get(), selftest_rounded(dev_y.get()));
+    const BothTypes   x(selftest_values(n, 9, 2.0f)), dy(selftest_values(n, 10));
+    const BothTypes   up(selftest_values(n, 11));
+    const BothResults dev_y(x.values.size()), dev_back(x.values.size()), dev_2(x.values.size());
+    auto              y = filled(x.values.size()), second = y;
+    const auto        check = [&](const std::string & name, const BothResults & got) {
+        table.close(name, got.f32.get(), y, kRounding);
+        table.rounds(name, got);
     };
     for (const auto kind : {cuda::Gelu::tanh, cuda::Gelu::erf}) {
         const std::string name =
             format("gelu %s %lld", kind == cuda::Gelu::erf ? "erf" : "tanh", (long long) n);
-        cpu::gelu(kWhole, n, kind, x.data(), y.data());
-        cuda::gelu(nullptr, n, kind, dev_x, dev_y);
-        table.close(name, dev_y.get(), y, kRounding);
-        cuda::gelu(nullptr, n, kind, dev_x, dev_16);
-        rounds(name);
-        cpu::gelu_back(kWhole, n, kind, x.data(), dy.data(), y.data());
-        cuda::gelu_back(nullptr, n, kind, dev_x, dev_dy, dev_y);
-        table.close(name + " back", dev_y.get(), y, kRounding);
-        cuda::gelu_back(nullptr, n, kind, dev_x, dev_dy, dev_16);
-        rounds(name + " back");
+        for (const bool half : {false, true}) {
+            cuda::gelu(nullptr, n, kind, x.as(half), dev_y.as(half));
+            cuda::gelu_back(nullptr, n, kind, x.as(half), dy.as(half), dev_back.as(half));
+        }
+        cpu::gelu(kWhole, n, kind, x.values.data(), y.data());
+        check(name, dev_y);
+        cpu::gelu_back(kWhole, n, kind, x.values.data(), dy.values.data(), y.data());
+        check(name + " back", dev_back);
     }
     const std::string name = format("swiglu %lld", (long long) n);
-    cpu::swiglu(kWhole, n, x.data(), up.data(), y.data());
-    cuda::swiglu(nullptr, n, dev_x, dev_up, dev_y);
-    table.close(name, dev_y.get(), y, kRounding);
-    cuda::swiglu(nullptr, n, dev_x, dev_up, dev_16);
-    rounds(name);
-    cpu::swiglu_back(kWhole, n, x.data(), up.data(), dy.data(), y.data(), second.data());
-    cuda::swiglu_back(nullptr, n, dev_x, dev_up, dev_dy, dev_y, dev_2);
-    table.close(name + " dgate", dev_y.get(), y, kRounding);
-    table.close(name + " dup", dev_2.get(), second, kRounding);
+    for (const bool half : {false, true}) {
+        cuda::swiglu(nullptr, n, x.as(half), up.as(half), dev_y.as(half));
+        cuda::swiglu_back(
+            nullptr, n, x.as(half), up.as(half), dy.as(half), dev_back.as(half), dev_2.as(half)
+        );
+    }
+    cpu::swiglu(kWhole, n, x.values.data(), up.values.data(), y.data());
+    check(name, dev_y);
+    cpu::swiglu_back(
+        kWhole, n, x.values.data(), up.values.data(), dy.values.data(), y.data(), second.data()
+    );
+    check(name + " dgate", dev_back);
+    y = second;
+    check(name + " dup", dev_2);
 }
 
 void test_embedding(SelftestTable & table, int64_t B, int64_t T, int64_t C, int64_t V) {
@@ -191,38 +227,44 @@ void test_embedding(SelftestTable & table, int64_t B, int64_t T, int64_t C, int6
         ids[i] =
             static_cast<int32_t>(random_bits(12, i) % static_cast<uint64_t>(i % 3 == 0 ? 3 : V));
     }
-    const auto words = selftest_values(V * C, 13), places = selftest_values(T * C, 14),
-               dx = selftest_values(n * C, 15);
+    const auto      words = selftest_values(V * C, 13), places = selftest_values(T * C, 14);
+    const BothTypes dx(selftest_values(n * C, 15));
     const DeviceArray<int32_t> dev_ids(ids);
-    const DeviceArray<float>   dev_words(words), dev_places(places), dev_dx(dx), dev_x(dx.size());
-    auto                       x = filled(dx.size());
+    const DeviceArray<float>   dev_words(words), dev_places(places);
+    const BothResults          dev_x(dx.values.size());
+    auto                       x = filled(dx.values.size());
     const std::string          shape =
         format(" %lldx%lldx%lld", (long long) B, (long long) T, (long long) C);
     for (const bool with : {true, false}) {
         cpu::embedding(
             kWhole, n, T, C, ids.data(), words.data(), with ? places.data() : nullptr, x.data()
         );
-        cuda::embedding(
-            nullptr, n, T, C, dev_ids, dev_words, with ? static_cast<float *>(dev_places) : nullptr,
-            dev_x
-        );
-        table.same("embedding" + shape, dev_x.get(), x);
+        for (const bool half : {false, true}) {
+            cuda::embedding(
+                nullptr, n, T, C, dev_ids, dev_words,
+                with ? static_cast<float *>(dev_places) : nullptr, dev_x.as(half)
+            );
+        }
+        table.same("embedding" + shape, dev_x.f32.get(), x);
+        table.rounds("embedding" + shape, dev_x);
     }
-    for (const float beta : {0.0f, 1.0f}) {
-        auto dw = beta == 0.0f ? filled(words.size()) : words,
-             dp = beta == 0.0f ? filled(places.size()) : places;
-        const DeviceArray<float> dev_dw(dw), dev_dp(dp);
-        cpu::embedding_back(kWhole, n, V, C, ids.data(), dx.data(), beta, dw.data());
-        cuda::embedding_back(nullptr, n, V, C, dev_ids, dev_dx, beta, dev_dw);
-        table.same("embedding_back" + shape, dev_dw.get(), dw);  // same order of the same sums
-        cpu::position_back(kWhole, B, T, C, dx.data(), beta, dp.data());
-        cuda::position_back(nullptr, B, T, C, dev_dx, beta, dev_dp);
-        table.same("position_back" + shape, dev_dp.get(), dp);
+    for (const bool half : {false, true}) {
+        for (const float beta : {0.0f, 1.0f}) {
+            auto dw = beta == 0.0f ? filled(words.size()) : words,
+                 dp = beta == 0.0f ? filled(places.size()) : places;
+            const DeviceArray<float> dev_dw(dw), dev_dp(dp);
+            cpu::embedding_back(kWhole, n, V, C, ids.data(), dx.values.data(), beta, dw.data());
+            cuda::embedding_back(nullptr, n, V, C, dev_ids, dx.as(half), beta, dev_dw);
+            table.same("embedding_back" + shape, dev_dw.get(), dw);  // same order of the same sums
+            cpu::position_back(kWhole, B, T, C, dx.values.data(), beta, dp.data());
+            cuda::position_back(nullptr, B, T, C, dx.as(half), beta, dev_dp);
+            table.same("position_back" + shape, dev_dp.get(), dp);
+        }
     }
 }
 
 void test_cross_entropy(SelftestTable & table, int64_t rows, int64_t V, int64_t ld) {
-    const auto           x = selftest_values(rows * ld, 16, 3.0f);
+    const BothTypes      x(selftest_values(rows * ld, 16, 3.0f));
     std::vector<int32_t> labels(static_cast<size_t>(rows));
     for (size_t r = 0; r < labels.size(); ++r) {
         labels[r] =
@@ -231,31 +273,30 @@ void test_cross_entropy(SelftestTable & table, int64_t rows, int64_t V, int64_t 
     const std::vector<float>   scale = {0.25f};
     const DeviceArray<int32_t> dev_labels(labels);
     const DeviceArray<float>   dev_scale(scale);
+    const std::string          shape = format(" %lldx%lld", (long long) rows, (long long) V);
     for (const float smoothing : {0.0f, 0.1f}) {
         for (const bool grad : {false, true}) {
-            auto                        logits = x, loss = filled(rows);
-            const DeviceArray<float>    dev_logits(x), dev_loss(loss.size());
-            const DeviceArray<uint16_t> dev_grad16(x.size());
-            const cuda::Out             none(static_cast<float *>(nullptr));
-            cuda::cross_entropy(
-                nullptr, rows, V, ld, dev_logits, dev_labels, smoothing, dev_scale, dev_grad16,
-                dev_loss
-            );
+            auto            logits = x.values, loss = filled(rows);
+            const BothTypes dev(x.values);  // gradients take the logits' place
             cpu::cross_entropy(
                 kWhole, rows, V, ld, logits.data(), labels.data(), smoothing, scale[0], grad,
                 loss.data()
             );
-            cuda::cross_entropy(
-                nullptr, rows, V, ld, dev_logits, dev_labels, smoothing, dev_scale,
-                grad ? cuda::Out(dev_logits) : none, dev_loss
-            );
-            const std::string shape = format(" %lldx%lld", (long long) rows, (long long) V);
-            table.close("cross_entropy" + shape, dev_loss.get(), loss, kRounding);
+            for (const bool half : {false, true}) {
+                const DeviceArray<float> dev_loss(loss.size());
+                const cuda::Out          none(static_cast<float *>(nullptr));
+                const cuda::Out          to = half ? cuda::Out(dev.bf16) : cuda::Out(dev.f32);
+                cuda::cross_entropy(
+                    nullptr, rows, V, ld, dev.as(half), dev_labels, smoothing, dev_scale,
+                    grad ? to : none, dev_loss
+                );
+                table.close("cross_entropy" + shape, dev_loss.get(), loss, kRounding);
+            }
             if (grad) {
-                table.close("cross_entropy grad" + shape, dev_logits.get(), logits, kRounding);
+                table.close("cross_entropy grad" + shape, dev.f32.get(), logits, kRounding);
                 table.same(
-                    "cross_entropy grad bf16" + shape, dev_grad16.get(),
-                    selftest_rounded(dev_logits.get())
+                    "cross_entropy grad as bf16" + shape, dev.bf16.get(),
+                    selftest_rounded(dev.f32.get())
                 );
             }
         }

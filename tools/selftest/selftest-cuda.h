@@ -61,6 +61,25 @@ private:
     T *    data_;
 };
 
+// Values that bf16 has, in device memory in both types.
+struct BothTypes {
+    explicit BothTypes(const std::vector<float> & x);
+    cuda::In as(bool half) const { return half ? cuda::In(bf16) : cuda::In(f32); }
+
+    std::vector<float>    values;
+    DeviceArray<float>    f32;
+    DeviceArray<uint16_t> bf16;
+};
+
+// Results of n values in both types.
+struct BothResults {
+    explicit BothResults(size_t n) : f32(n), bf16(n) {}
+    cuda::Out as(bool half) const { return half ? cuda::Out(bf16) : cuda::Out(f32); }
+
+    DeviceArray<float>    f32;
+    DeviceArray<uint16_t> bf16;
+};
+
 class SelftestTable {
 public:
     explicit SelftestTable(const SelftestOptions & options) : options_(options) {}
@@ -91,6 +110,9 @@ public:
     void same(const std::string & name, const std::vector<T> & got, const std::vector<T> & want) {
         add_same(name, got.size() == want.size(), got.data(), want.data(), want.size() * sizeof(T));
     }
+
+    // A kernel gave the same results as floats and as bf16.
+    void rounds(const std::string & name, const BothResults & results);
 
     std::vector<SelftestRow> rows;
 

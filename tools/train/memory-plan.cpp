@@ -37,6 +37,7 @@ MemoryPlan::PerBatch MemoryPlan::activations(
                 .image_width = config.image_width,
                 .channels    = config.channels,
                 .form        = form,
+                .compute     = compute_type(plan),
                 .recompute   = plan.recompute ? Recompute::all : Recompute::cheap,
                 .mixup       = plan.mixup,
                 .depth       = plan.depth,
@@ -56,7 +57,7 @@ MemoryPlan::MemoryPlan(const RunPlan & plan, const ModelConfig & config, Form fo
     n_window_          = static_cast<double>(n_params(window));
     n_ranks_           = plan.ranks;
     n_blocks_          = static_cast<double>(config.n_layer);
-    state_             = state_per_weight(plan.optim);
+    state_ = plan.optimizer_on_host && form != Form::fused ? 0.0 : state_per_weight(plan.optim);
     if (const BaseWeights * base = config.lora.base.get()) {
         base_ = form == Form::fused ? static_cast<double>(base->n_bytes()) / n_ranks_
                                     : static_cast<double>(base->n_bytes_on_device());

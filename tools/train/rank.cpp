@@ -115,6 +115,21 @@ Form form_of(const TrainFlags & train) {
     return train.portable ? Form::portable : best_form(parse_devices(train.device)[0]);
 }
 
+std::string chosen_compute(const TrainFlags & train) {
+    if (train.compute != "auto") {
+        return train.compute;
+    }
+    const std::vector<DeviceSpec> devices = parse_devices(train.device);
+    return !train.portable && std::all_of(devices.begin(), devices.end(), multiplies_bf16) ? "bf16"
+                                                                                           : "f32";
+}
+
+ggml_type compute_type(const TrainFlags & train) {
+    return train.compute == "bf16"  ? GGML_TYPE_BF16
+           : train.compute == "f16" ? GGML_TYPE_F16
+                                    : GGML_TYPE_F32;
+}
+
 bool is_half(const TrainFlags & train) {
     return train.compute == "f16" || train.compute == "bf16";
 }
@@ -151,7 +166,8 @@ void TrainRank::make_shards(const RunPlan & plan, const ModelConfig & config) {
     for (const ParamView & shape : shapes) {
         rows.push_back(cut_rows(optim_, shape));
     }
-    const auto memory = has_kernels(optim_) ? OptimizerMemory::device : OptimizerMemory::host;
+    const auto memory = has_kernels(optim_) && !plan.optimizer_on_host ? OptimizerMemory::device
+                                                                       : OptimizerMemory::host;
     if (plan.shard == "full") {
         ModelConfig window = config;
         window.n_layer     = std::min(config.n_layer, kWindowBlocks);
@@ -214,9 +230,7 @@ void TrainRank::make_graphs(const RunPlan & plan, const ModelConfig & config) {
         .image_width = config.image_width,
         .channels    = config.channels,
         .form        = form_of(plan),
-        .compute     = plan.compute == "bf16"  ? GGML_TYPE_BF16
-                       : plan.compute == "f16" ? GGML_TYPE_F16
-                                               : GGML_TYPE_F32,
+        .compute     = compute_type(plan),
         .recompute   = plan.recompute ? Recompute::all : Recompute::cheap,
         .smoothing   = plan.smoothing,
         .mixup       = plan.mixup,

@@ -34,6 +34,12 @@ struct RankMemory {
 // How layers are computed on the devices.
 Form form_of(const TrainFlags & train);
 
+// What --compute auto means: bf16 if our kernels run and every device multiplies it on tensor cores, else f32.
+std::string chosen_compute(const TrainFlags & train);
+
+// The type of products, of a compute that was chosen.
+ggml_type compute_type(const TrainFlags & train);
+
 // Whether factors of products have half precision (--compute f16 or bf16).
 bool is_half(const TrainFlags & train);
 

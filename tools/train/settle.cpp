@@ -196,7 +196,7 @@ check_model(const TrainFlags & train, const ModelFile & model, const std::string
             );
         }
     }
-    if (train.compute != "f32" && form_of(train) == Form::fused) {
+    if (chosen_compute(train) != "f32" && form_of(train) == Form::fused) {
         throw Error(
             "--compute " + train.compute +
             ": the fused ops of the CPU are F32 only; add --portable, or use a device"
@@ -425,12 +425,13 @@ RunPlan make_plan(
             "its own\n"
         );
     }
-    allow_products(
-        is_half(train)            ? Products::half
-        : train.compute == "tf32" ? Products::tf32
-                                  : Products::f32
-    );
     RunPlan plan{train};
+    plan.compute = chosen_compute(train);
+    allow_products(
+        is_half(plan)            ? Products::half
+        : plan.compute == "tf32" ? Products::tf32
+                                 : Products::f32
+    );
     plan.out             = folder.path;
     plan.checkpoint      = folder.checkpoint;
     plan.owns_export     = folder.owns_export;

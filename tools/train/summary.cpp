@@ -58,16 +58,16 @@ void print_summary(
     );
     std::printf("rate     %.2e, %s\n", plan.schedule.lr, plan.lr_reason.c_str());
     std::printf(
-        "memory   %s%sweights and gradients %.0f MB, optimizer %.0f MB, %sactivations %.0f MB\n",
+        "memory   %s%sweights and gradients %.0f MB, optimizer %.0f MB%s, %sactivations %.0f MB\n",
         plan.ranks > 1 ? "per rank: " : "", base_text(plan, config).c_str(), mb(memory.weights),
-        mb(memory.state),
+        mb(memory.state), plan.optimizer_on_host ? " on the host" : "",
         memory.window ? format("streamed blocks %.0f MB, ", mb(memory.window)).c_str() : "",
         mb(memory.activations)
     );
     std::printf(
-        "compute  %s, %s, %s%s%s\n", plan.device.c_str(), plural(plan.threads, "thread").c_str(),
-        kForms[static_cast<int>(form_of(plan))],
-        memory.momentum_graph ? ", momentum on the device" : "",
+        "compute  %s, %s, %s, %s%s%s\n", plan.device.c_str(),
+        plural(plan.threads, "thread").c_str(), kForms[static_cast<int>(form_of(plan))],
+        plan.compute.c_str(), memory.momentum_graph ? ", momentum on the device" : "",
         plan.chose_recompute ? ", recomputed activations (they would not fit)"
         : plan.recompute     ? ", recomputed activations"
                              : ""

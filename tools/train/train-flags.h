@@ -63,11 +63,12 @@ struct TrainFlags {
     int64_t     eval_every = 0, eval_batches = 0, save_every = 0, keep = 3, log_every = 10;
     int64_t     extend  = 0;
     int         threads = 0, ranks = 1, status = -1;
-    std::string device = "auto", compute = "f32", shard = "auto";
+    std::string device = "auto", compute = "auto", shard = "auto";
     bool        portable = false, recompute = false, fresh = false, list_devices = false;
     std::string export_to, export_type = "f32", active_hours;
-    bool        pause_when_busy = false;
-    double      power_limit     = 100.0;
+    bool        pause_when_busy   = false;
+    bool        optimizer_on_host = false;
+    double      power_limit       = 100.0;
 
     void visit_run(Flags & visit) {
         visit.group("Run (stored in checkpoints, the same on all hosts)");
@@ -160,13 +161,19 @@ struct TrainFlags {
         visit.refuse("ub", "name the samples computed at once with --micro");
         visit.refuse("ubatch-size", "name the samples computed at once with --micro");
         visit(
-            "compute", compute, "type of matrix products on devices; weights stay F32",
-            {"f32", "tf32", "bf16", "f16"}
+            "compute", compute,
+            "type of matrix products on devices, auto: bf16 on NVIDIA's since Ampere, else f32; "
+            "weights stay F32",
+            {"auto", "f32", "tf32", "bf16", "f16"}
         );
         visit("portable", portable, "use only ggml's own ops (slow)");
         visit(
             "recompute", recompute,
             "recompute activations in the backward pass: less memory, more time"
+        );
+        visit(
+            "optimizer-on-host", optimizer_on_host,
+            "keep the optimizer's state in host memory: gradients and weights are copied every step"
         );
         visit(
             "eval-every", eval_every,
