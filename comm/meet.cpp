@@ -217,9 +217,8 @@ meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & opt
     http.feed          = !options.observe;
     http.stop          = options.stop;
     if (options.log) {
-        http.on_trouble = [log = options.log, hub = hub->address](const std::string & why) {
-            log("the hub " + hub +
-                (why.empty() ? " answers again" : " does not answer (" + why + "); trying again"));
+        http.on_trouble = [log = options.log, hub = hub->address](const std::string & what) {
+            log(one_line("the hub " + hub + " " + what));
         };
     }
     return hub->name == name && !options.observe ? meet_at_own_hub(*hub, hosts, options, http)

@@ -20,6 +20,7 @@ constexpr auto kFirstPause      = std::chrono::milliseconds(100);
 constexpr auto kMaxPause        = std::chrono::milliseconds(5000);
 constexpr auto kTrouble         = std::chrono::milliseconds(4000);  // without an answer: told
 constexpr int  kMaxRetryAfter_s = 60;
+constexpr int  kFull            = 507;  // a status
 
 struct Batch {
     size_t                  n_left = 0;
@@ -32,24 +33,26 @@ struct HttpAddress {
     bool        refused_key = false;
 };
 
-// Tells the user once that the other side is gone, and once that it is back.
+// Tells the user once that all attempts fail, and once that they succeed again.
 struct Health {
-    Clock::time_point failing_since{};  // no attempt has been answered since then
+    const char *      failing;
+    const char *      good;
+    Clock::time_point failing_since{};  // no attempt has succeeded since then
     bool              is_told = false;
 
-    void note(const HttpResponse & response, const HttpOptions & options) {
+    void note(bool is_good, const std::string & why, const HttpOptions & options) {
         const auto now = Clock::now();
-        if (response.status != 0) {
+        if (is_good) {
             failing_since = {};
             if (std::exchange(is_told, false)) {
-                options.on_trouble("");
+                options.on_trouble(good);
             }
             return;
         }
         failing_since = failing_since == Clock::time_point{} ? now : failing_since;
         if (options.on_trouble && !is_told && now - failing_since > kTrouble) {
             is_told = true;
-            options.on_trouble(response.error);
+            options.on_trouble(failing + (" (" + why) + "); trying again");
         }
     }
 };
@@ -106,7 +109,8 @@ struct HttpClient::Impl {
     std::vector<std::unique_ptr<Transfer>> idle;
     std::vector<HttpAddress>               addresses;          // the first one is in use
     Clock::duration typical = std::chrono::milliseconds(300);  // of requests that may be hedged
-    Health          health;
+    Health          health{"does not answer", "answers again"};
+    Health          room{"refuses what we send", "takes values again"};  // of puts: it is full
     std::mt19937_64 random{std::random_device{}()};
     std::thread     thread;
 
@@ -238,7 +242,10 @@ struct HttpClient::Impl {
             HttpResponse response;
             job->transfer->end(code, response);
             note_address(*job->transfer, response);
-            health.note(response, options);
+            health.note(response.status != 0, response.error, options);
+            if (response.status != 0 && job->request->has_body) {
+                room.note(response.status != kFull, response.text(), options);
+            }
             if (job->second) {
                 settle_one(*job, std::move(response));
                 continue;

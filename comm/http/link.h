@@ -48,10 +48,10 @@ struct LinkOptions {
     std::chrono::milliseconds     give_up{60'000};     // fail without any progress
     std::shared_ptr<LinkCounters> counters;            // may be null
 
-    // Called by the network's thread when nothing has answered for a few seconds, with the reason; and with
-    // an empty text when something answers again.
-    std::function<void(const std::string & why)> on_trouble;
-    std::function<bool()>                        stop;  // true: fail instead of trying again
+    // Called by the network's thread when nothing has answered for a few seconds, or the server has been full:
+    // "does not answer (why); trying again". And when that has ended: "answers again".
+    std::function<void(const std::string & what)> on_trouble;
+    std::function<bool()>                         stop;  // true: fail instead of trying again
 };
 
 }  // namespace gt

@@ -62,7 +62,9 @@ HubDisk::Reservation HubDisk::reserve(const std::string & key, uint64_t bytes) {
             (unsigned long long) bytes, (unsigned long long) limits_.max_value_bytes
         ));
     }
-    const auto usable = [&](uint64_t all) { return is_bulk_key(key) ? all - all / kReserve : all; };
+    // a value that is there may be put again, after a restart
+    const bool is_new = is_bulk_key(key) && !index_.contains(key);
+    const auto usable = [&](uint64_t all) { return is_new ? all - all / kReserve : all; };
     if (total_ + reserved_ + bytes > usable(limits_.max_total_bytes)) {
         throw HubFull(
             "the hub's " + bytes_text(limits_.max_total_bytes) +

@@ -280,8 +280,11 @@ void HubRequests::get(const Request & req, Response & res) {
     const uint64_t    offset = number_of(req, "offset", 0);
     const uint64_t    length = std::min<uint64_t>(number_of(req, "length", kMaxBody), kMaxBody);
     const uint64_t    wait   = std::min(number_of(req, "wait", 0), kMaxWaitMs);
-    const auto        entry  = disk_.find(key, std::chrono::milliseconds(wait));
-    const uint64_t    wanted = number_of(req, "version", 0);
+    if (options_.hooks) {
+        options_.hooks->on_get(req.get_header_value("X-Host"), key);
+    }
+    const auto     entry  = disk_.find(key, std::chrono::milliseconds(wait));
+    const uint64_t wanted = number_of(req, "version", 0);
     if (!entry || (wanted != 0 && wanted != entry->version) || offset > entry->size) {
         res.status = 404;
         return;

@@ -13,7 +13,7 @@
 
 namespace gt {
 
-// Called by one thread of the hub, so an implementation needs no lock. Exceptions are logged.
+// Called by one thread of the hub, but for on_get, so an implementation needs no lock. Exceptions are logged.
 class HubHooks {
 public:
     virtual ~HubHooks() = default;
@@ -25,6 +25,9 @@ public:
     // A host has put a new key; the value is on disk. In order of arrival. Puts right before a
     // restart of the hub may not be reported: start() must read the store.
     virtual void on_put(const std::string & key) = 0;
+
+    // The host asks for the value of the key, which may not be there. Called by any thread.
+    virtual void on_get(const std::string &, const std::string &) {}
 
     // Called about every 20 ms, and after on_put. `now` is monotonic.
     virtual void tick(std::chrono::steady_clock::time_point now) = 0;

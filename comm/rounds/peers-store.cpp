@@ -420,8 +420,12 @@ void StorePeers::put_slice(uint64_t step, Applied::Slice slice) {
     const auto     writer =
         std::make_shared<SliceWriter>(store_, keys_, id, digest, std::move(slice.bytes));
     const auto write = [this, writer, index = id.index] {
-        while (newest_order_ <= index && writer->step()) {
+        while (newest_order_ <= index) {
+            if (!writer->step()) {
+                return;
+            }
         }
+        writer->take_back();
     };
     slices_.push({write, id.index > 0 ? id.index : kNone});
 }

@@ -74,7 +74,8 @@ namespace {
 
 class HttpStore : public Store {
 public:
-    explicit HttpStore(const HttpStoreOptions & o) : options_(o), client_(http_options(o)) {
+    explicit HttpStore(const HttpStoreOptions & o)
+        : options_(o), paths_(o.keys->run), client_(http_options(o)) {
         options_.range_bytes = std::clamp<size_t>(o.range_bytes, kMinRange, kMaxRange);
         if (o.feed) {
             feed_.emplace(o.keys->run, options_.n_connections);
@@ -90,23 +91,14 @@ public:
     }
     std::optional<Bytes> get(const std::string & key, std::chrono::milliseconds wait) override {
         check_key(key);
-        const auto end = std::chrono::steady_clock::now() + wait;
-        while (feed_ && feed_->covers(key)) {
-            const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-                end - std::chrono::steady_clock::now()
-            );
-            auto value = feed_->find(key, std::min(left, kFeedWait), kFeedRest);
-            if (!value) {
-                value = fetch_missing(key);
-            }
-            if (!value && !(left < kFeedWait && feed_->is_to_come(key))) {
-                value = fetch(key, {});
-            }
-            if (value || std::chrono::steady_clock::now() >= end) {
-                return value;
-            }
+        std::optional<Bytes> value = find(key, wait);
+        if (const auto closed = value ? paths_.parse_commit(key) : std::nullopt) {
+            const std::lock_guard lock(kept_mutex_);
+            std::erase_if(kept_, [&](const auto & kept) {
+                return paths_.parse_bulk(kept.first)->id.index <= *closed;
+            });
         }
-        return fetch(key, wait);
+        return value;
     }
 
     std::vector<std::string> list(const std::string & prefix) override {
@@ -156,9 +148,31 @@ private:
         return outcome("put " + key, r);
     }
 
-    // A hub acknowledges messages before they are on its disk: if it restarts, we put our last ones again.
+    std::optional<Bytes> find(const std::string & key, std::chrono::milliseconds wait) {
+        const auto end = std::chrono::steady_clock::now() + wait;
+        while (feed_ && feed_->covers(key)) {
+            const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+                end - std::chrono::steady_clock::now()
+            );
+            auto value = feed_->find(key, std::min(left, kFeedWait), kFeedRest);
+            if (!value) {
+                value = fetch_missing(key);
+            }
+            if (!value && !(left < kFeedWait && feed_->is_to_come(key))) {
+                value = fetch(key, {});
+            }
+            if (value || std::chrono::steady_clock::now() >= end) {
+                return value;
+            }
+        }
+        return fetch(key, wait);
+    }
+
+    // A hub acknowledges messages before they are on its disk: if it restarts, we put those again whose rounds
+    // are open. A closed round must not be closed a second time, by a hub that has gone back to an older copy.
     void keep(const std::string & key, std::span<const uint8_t> value) {
-        if (key.find("/message/") != key.npos) {
+        const auto bulk = paths_.parse_bulk(key);
+        if (bulk && bulk->is_message) {
             const std::lock_guard lock(kept_mutex_);
             kept_.emplace_back(key, Bytes(value.begin(), value.end()));
             if (kept_.size() > kKeptMessages) {
@@ -338,6 +352,7 @@ private:
     }
 
     HttpStoreOptions                          options_;
+    RunPaths                                  paths_;
     std::optional<Feed>                       feed_;
     std::mutex                                kept_mutex_;
     std::string                               boot_;  // changes when the hub restarts

@@ -243,6 +243,7 @@ TEST_CASE("a_full_hub_still_takes_records", "[hub]") {
     );
     CHECK(n_messages > 90);
     CHECK(disk.is_nearly_full());
+    CHECK(disk.put(paths.message(1, "host0", 1), Bytes(10'000), false));  // again
     CHECK(disk.put(paths.commit(1), Bytes(10'000), true));
     CHECK(disk.put(paths.floor(1), Bytes(100), true));
 }

@@ -1,5 +1,6 @@
 // Requests that the hub refuses: wrong keys, too much, too fast, malformed; each with a log entry.
 #include "comm/run/hosts.h"
+#include "comm/wire/keys.h"
 #include "tests/comm/hub-fixture.h"
 
 #include <curl/curl.h>
@@ -87,6 +88,30 @@ TEST_CASE("a_wrong_key_gets_nothing_past_the_handshake", "[hub]") {
         }
         CHECK_THAT(log, ContainsSubstring("refused 127.0.0.1: no handshake with this run's key"));
     }
+}
+
+TEST_CASE("a_host_is_told_that_its_hub_is_full", "[hub]") {
+    const Scratch folder;
+    HubOptions    options   = hub_options(folder);
+    options.max_total_bytes = 100'000;
+    Hub                      hub(options);
+    const RunKeys            keys = keys_of('A');
+    const RunPaths           paths(keys.run);
+    const std::string        old = paths.message(1, "anna", 1);
+    std::vector<std::string> told;
+    HttpStoreOptions         to_hub = client_options(hub, keys);
+    to_hub.on_trouble               = [&](const std::string & what) {
+        told.push_back(what);
+        hub.store().remove(old);
+    };
+    const auto store = make_http_store(to_hub);
+    CHECK(store->put(old, Bytes(90'000)));
+    CHECK(store->put(paths.message(2, "anna", 1), Bytes(20'000)));
+    REQUIRE(told.size() == 2);
+    CHECK_THAT(
+        told[0], ContainsSubstring("refuses what we send (the hub's 100 kB are full; start it with")
+    );
+    CHECK(told[1] == "takes values again");
 }
 
 TEST_CASE("a_refused_request_names_the_limit", "[hub]") {

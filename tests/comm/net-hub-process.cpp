@@ -5,6 +5,7 @@
 #include "tests/fake/dense-floats.h"
 
 #include <mutex>
+#include <set>
 
 using namespace gt;
 using namespace std::chrono_literals;
@@ -85,6 +86,29 @@ TEST_CASE("a_message_that_the_hub_has_lost_is_put_again_after_its_restart", "[hu
     hub.start();
     CHECK_FALSE(store->get(paths.commit(5), 1s));  // as a host that waits
     CHECK(holds(*make_http_store(hub.client("ben")), key, message));
+}
+
+// By a hub that has gone back to an older copy of its folder: it must wait for the commits that we put back.
+TEST_CASE("a_message_of_a_closed_round_is_not_put_again_after_a_restart", "[hub]") {
+    const Scratch folder;
+    HubProcess    hub(GT_HUB, folder);
+    hub.start();
+    const RunKeys  keys = read_hosts(folder / "hosts.txt").keys;
+    const RunPaths paths(keys.run);
+    const auto     store = make_http_store(hub.client("anna"));
+    const auto     put   = [&](uint64_t index) {
+        const MessageId id{index, "anna", 1};
+        store->put(paths.message(id), make_message(keys, id, {}, {}));
+    };
+    put(5);
+    put(6);
+    store->put(paths.commit(5), Bytes(100));
+    CHECK(store->get(paths.commit(5)));
+    hub.kill(SIGKILL);
+    std::filesystem::remove_all(hub.path() + "/" + paths.root);
+    hub.start();
+    CHECK_FALSE(store->get(paths.commit(6), 1s));  // as a host that waits
+    CHECK(store->list(paths.messages()) == std::vector{paths.message(6, "anna", 1)});
 }
 
 TEST_CASE("the_hub_does_not_grow_over_2000_small_rounds", "[hub][memory]") {
@@ -171,10 +195,26 @@ TEST_CASE("eight_hosts_meet_at_a_hub_with_256_files", "[hub]") {
     CHECK_THAT(read_text(hub.path() + "/=hub/hub.log"), !ContainsSubstring("Too many open files"));
 }
 
-// Two hosts train over a hub whose folder goes away; with `is_dense`, in the middle of exchanges.
+static void remove_newest_commits(const std::string & store) {
+    std::set<std::filesystem::path> commits;
+    for (const auto & entry : std::filesystem::recursive_directory_iterator(store)) {
+        if (entry.path().parent_path().filename() == "commit") {
+            commits.insert(entry.path());
+        }
+    }
+    REQUIRE(commits.size() > 3);
+    for (int i = 0; i < 3; ++i) {
+        std::filesystem::remove(*commits.rbegin());
+        commits.erase(std::prev(commits.end()));
+    }
+}
+
+// Two hosts train over a hub whose folder goes away, with `is_dense` in the middle of exchanges, or goes back to an
+// older copy that has messages of later rounds.
 TEST_CASE("running_hosts_lose_no_round_with_the_hub_s_folder", "[hub]") {
     constexpr uint64_t kSteps   = 60;
-    const bool         is_dense = GENERATE(false, true);
+    const int          fault    = GENERATE(0, 1, 2);
+    const bool         is_dense = fault == 1, is_older = fault == 2;
     const Scratch      folder;
     HubProcess         hub(GT_HUB, folder);
     hub.start({"--min-hosts", "2"});
@@ -226,7 +266,11 @@ TEST_CASE("running_hosts_lose_no_round_with_the_hub_s_folder", "[hub]") {
             std::this_thread::sleep_for(50ms);
         }
         hub.kill(SIGKILL);
-        std::filesystem::remove_all(hub.path());
+        if (is_older) {
+            remove_newest_commits(hub.path());
+        } else {
+            std::filesystem::remove_all(hub.path());
+        }
         hub.start({"--min-hosts", "2"});
     }
     for (std::thread & host : hosts) {

@@ -4,8 +4,13 @@
 #include "comm/sequencer/retention.h"
 #include "comm/sequencer/sequencer.h"
 #include "tests/catch.h"
+#include "tests/comm/sim/sim-stores.h"
 #include "tests/fake/store-memory.h"
 #include "tests/scratch.h"
+
+#include <atomic>
+#include <semaphore>
+#include <thread>
 
 using namespace gt;
 
@@ -23,6 +28,23 @@ StorePeersOptions options_of(const std::string & host) {
     options.drain   = Millis(1'000);
     return options;
 }
+
+// Puts pieces of checkpoints only after `opened`.
+class SlowStore : public sim::ForwardingStore {
+public:
+    using ForwardingStore::ForwardingStore;
+
+    bool put(const std::string & key, std::span<const uint8_t> value, bool if_absent) override {
+        if (key.find("/part/") != key.npos) {
+            n_waiting++;
+            opened.acquire();
+        }
+        return ForwardingStore::put(key, value, if_absent);
+    }
+
+    std::counting_semaphore<> opened{0};
+    std::atomic<int>          n_waiting{0};
+};
 
 }  // namespace
 
@@ -103,4 +125,46 @@ TEST_CASE("a_joining_host_notices_that_its_checkpoint_is_removed", "[net][rounds
     store->put(paths.floor(1), make_record(keys, {Kind::floor, 1, "sequencer", 0}, {}));
     CHECK_FALSE(peers.slice(0));  // removed
     CHECK(now() - from < Millis(10'000));
+}
+
+TEST_CASE("late_pieces_of_a_checkpoint_do_not_stay_in_the_store", "[net][rounds]") {
+    const RunKeys    keys   = keys_from_secret(Key32{3});
+    const auto       memory = make_memory_store();
+    const RunPaths   paths(keys.run);
+    SequencerOptions order;
+    order.presence_poll        = Millis(0);
+    order.membership.min_hosts = 2;
+    Sequencer  sequencer(*memory, keys, order);
+    const auto until = [](const auto & is_done) {
+        for (const Time end = now() + Millis(20'000); !is_done();) {
+            REQUIRE(now() < end);
+            std::this_thread::sleep_for(Millis(5));
+        }
+    };
+    const auto commit = [&] { until([&] { return sequencer.poll(now()); }); };
+    Presence   ben(*memory, keys, "ben", false);
+    ben.announce(nullptr);
+    SlowStore    store(*memory);
+    StorePeers   anna(store, keys, options_of("anna"));
+    std::thread  run(commit);
+    const Joined joined = anna.join({}, true);
+    run.join();
+    REQUIRE(joined.write.ours.size() == 1);
+    anna.applied(
+        {.step = joined.step - 1, .state_digest = 7, .slices = {{joined.write.ours[0], Bytes(100)}}}
+    );
+    until([&] { return store.n_waiting == 1; });
+
+    ben.leave();  // without its slice: another checkpoint is ordered
+    Collected round;
+    uint64_t  step = 0;
+    for (; round.slices.n_slices == 0; ++step) {
+        anna.publish(step, 1, Bytes(10));
+        commit();
+        round = anna.collect(step);
+        anna.applied({.step = step, .state_digest = 8 + step});
+    }
+    store.opened.release();
+    CHECK(round.slices.ours == std::vector<int>{0});
+    until([&] { return memory->list(paths.parts(0)).empty(); });
 }

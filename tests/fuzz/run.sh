@@ -11,7 +11,7 @@ source tools/dev/setup.sh
 cmake --build "$build" --target fuzzers
 out=$build/fuzz
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-[ $# -gt 0 ] || set -- codec commit feed frame hosts pictures safetensors sealed
+[ $# -gt 0 ] || set -- codec commit feed frame hosts pictures records safetensors sealed
 for name; do
     seconds=${GT_FUZZ_SECONDS:-60}
     [ "$name" = codec ] || seconds=$((seconds / 12))

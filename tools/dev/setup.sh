@@ -48,8 +48,10 @@ gt_configure() {
 }
 
 # gt_configure_sanitized FOLDER OPTION...: our code under address and undefined-behaviour sanitizers and ready for
-# libFuzzer. Clang compiles it in half of GCC's time, and it is the check's second compiler.
+# libFuzzer, or under what -DGT_SANITIZE names. Clang compiles it in half of GCC's time, and it is the check's second compiler.
 gt_configure_sanitized() {
-    gt_configure "$@" -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Release \
-        "-DGT_SANITIZE=fuzzer-no-link,address,undefined"
+    local folder=$1
+    shift
+    gt_configure "$folder" -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Release \
+        "-DGT_SANITIZE=fuzzer-no-link,address,undefined" "$@"
 }

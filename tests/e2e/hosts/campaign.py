@@ -77,12 +77,10 @@ def hub_folder_is_lost(lab, args, name):
 
 def hub_folder_is_an_older_copy(lab, args, name):
     run, before = begin(lab, name, at=5)
-    run.kill("hub")
-    shutil.copytree(run.folder / "store", run.folder / "copy")
-    run.start_hub()
+    run.copy_store()
     run.wait_step("anna", 25)
-    before = run.replace_store(run.folder / "copy")
-    lab.counts["kills"] += 2
+    before = run.replace_store(older=True)
+    lab.counts["kills"] += 1
     return run, before, "the hub's folder was restored from a copy of 20 rounds before"
 
 
@@ -215,7 +213,7 @@ def model_is_another(lab, args, name):
     run, before = begin(lab, name, at=2)
     run.kill("cleo")
     shutil.rmtree(run.folder / "cleo" / "run")
-    run.start("cleo", "-m", lab.new_model("other.gguf", "--seed", "7"))
+    run.start("cleo", "-m", lab.new_model("other.gguf", seed=7))
     until(lambda: run.ended("cleo"), 120, "cleo is refused")
     check(run.processes["cleo"].returncode == 1 and "differ from the run's initial ones" in run.log("cleo"),
           f"another model was not refused:\n{run.tail('cleo')}")
@@ -307,11 +305,150 @@ def disk_is_full(lab, args, name):
     return run, before, f"the hub's disk was full at step {reached}"
 
 
+def hub_is_full(lab, args, name):
+    """A limit that fits only because old messages are removed; between, one that fits nothing."""
+    limit, too_small = 240_000, 60_000
+    run = Run(lab, name, "star", steps=STEPS)
+    run.start_hub("--disk", limit)
+    run.begin()
+    run.wait_step("ben", 40)
+    before, reached = run.commits(), run.step("anna")
+    check(min(int(path.name) for path in (run.store() / "message").iterdir()) > 5, "the hub removed nothing")
+    run.kill("hub")
+    run.start_hub("--disk", too_small)
+    why = "refuses what we send (the hub's 60 kB are full"
+    until(lambda: all(why in run.log(n) for n in run.names), 60, "all are told why")
+    check(run.step("anna") < reached + 5, "rounds closed at a full hub")
+    run.kill("hub")
+    run.start_hub("--disk", limit)
+    run.finish()
+    n_bytes = sum(path.stat().st_size for path in run.store().rglob("*") if path.is_file())
+    check(n_bytes <= limit, f"the hub has {n_bytes} bytes of {limit}")
+    return run, before, f"the hub had {limit} bytes for a run of 400000, then none: all hosts were told"
+
+
+def large_state(lab, name, checkpoint_every, homes, **line):
+    """A run with a state of some MB, the hosts `homes` behind a slow line."""
+    model = lab.new_model(f"{name}.gguf", layers=4, width=128)
+    run = Run(lab, name, "star", steps=3 * STEPS, options=("--rule", "adamw"), address="10.9.0.1:7077", model=model,
+              checkpoint_every=checkpoint_every)
+    return run, home_links(lab, run, homes=homes, **line)
+
+
+def a_joiner_is_slow(lab, args, name):
+    """While dora loads a checkpoint, ben returns twice with nothing: newer ones are made, and hers goes away."""
+    run, links = large_state(lab, name, 0, ["dora"], up=10, down=10)
+    with links as options:
+        run.start_hub(*options)
+        run.begin(*options)
+        run.wait_step("ben", 5)
+        before = run.commits()
+        run.start("dora", *options)
+        for _ in range(2):
+            time.sleep(3)
+            run.kill("ben")
+            lab.counts["kills"] += 1
+            shutil.rmtree(run.folder / "ben" / "run")
+            run.start("ben", *options)
+            run.wait_step("ben", run.step("anna"))
+        until(lambda: "dora" in run.read_commits(1).split("\nmessages")[1], 180, "a message of dora is listed")
+        joined = run.step("anna")
+        check(joined < run.steps, "dora came too late")
+        run.finish([*run.names, "dora"])
+    return run, before, f"a host behind 10 Mbit/s joined at step {joined} of {run.steps}"
+
+
+def a_checkpoint_writer_is_slow(lab, args, name):
+    """A checkpoint is due every 5 rounds, and ben's slice takes many more: one is written at a time, and completed."""
+    run, links = large_state(lab, name, 5, ["ben"], up=2, down=20)
+    most = 0
+    with links as options:
+        run.start_hub(*options)
+        run.begin(*options)
+        run.wait_step("ben", 5)
+        before = run.commits()
+        while not run.ended("anna"):
+            most = max(most, sum(1 for _ in (run.store() / "part").iterdir()))
+            time.sleep(0.5)
+        run.finish()
+    told = run.read_commits()
+    slices = told.count("\ncomplete"), len(re.findall(r"ben +incarnation \d+, [1-9]\d* bytes", told))
+    # the last two complete ones, the one that is being written, and a late piece of an older one
+    check(most <= 4 and slices[0] > 0, f"{most} checkpoints at the hub at a time, {slices[0]} completed")
+    return run, before, f"{slices[0]} checkpoints kept, {slices[1]} with a slice by the slow host, {most} at a time"
+
+
+def with_bad_host(lab, name, how, **options):
+    """A run with a fourth host, which has a key of its own and does what bad-host.cpp says."""
+    run = Run(lab, name, "star", names=("anna", "ben", "cleo", "mallory"), steps=STEPS, **options)
+    run.program["mallory"] = "bad-host"
+    run.env["mallory"] = {"BAD_HOST": how, "XDG_CONFIG_HOME": str(run.folder / "mallory-config")}
+    run.begin()
+    run.wait_step("ben", 10)
+    return run
+
+
+def a_member_lies(lab, args, name):
+    """About its weight, the size of its slices, and who ben is; a host that returns with nothing gets a checkpoint."""
+    run = with_bad_host(lab, name, "lies", checkpoint_every=2)
+    before = run.commits()
+    run.kill("cleo")
+    lab.counts["kills"] += 1
+    shutil.rmtree(run.folder / "cleo" / "run")
+    run.start("cleo")
+    run.finish()
+    told = run.read_commits()
+    weights = {who: set(re.findall(rf"{who} +incarnation \d+, weight (\d+)", told)) for who in ("ben", "mallory")}
+    check(weights == {"ben": {"2"}, "mallory": {"8"}}, f"the weights that count: {weights}")
+    lab.counts["refusals"] += run.log("hub").count("slice of a checkpoint by mallory")
+    check("slice of a checkpoint by mallory" in run.log("hub"), f"the hub does not refuse a slice:\n{run.tail('hub')}")
+    return run, before, "2^40 samples claimed, 8 count; slices of 2^41 bytes refused; a host returned with nothing"
+
+
+def a_host_explodes(lab, args, name):
+    run = with_bad_host(lab, name, "explodes")
+    before = run.commits()
+    run.finish()
+    begin, *_, end = run.losses()
+    check(end < 0.6 * begin, f"the validation loss is {end}, it was {begin}")
+    n = len(re.findall(r"mallory +incarnation 1, weight", run.read_commits()))
+    check(n > STEPS / 2, f"{n} messages of mallory were listed")
+    return run, before, f"gradients times 1e4 and 1e30 from one of four in {n} rounds: loss {begin:.2f} to {end:.2f}"
+
+
+def a_host_name_is_cloned(lab, args, name):
+    """Three processes of one name and key, two of them at once: one stays, and no two have one incarnation."""
+    run, bens = Run(lab, name, "star", steps=STEPS), ["ben", "clone"]
+    run.start_hub()
+    for who in ("anna", "ben", "clone", "cleo"):
+        run.start(who, *(("--name", "ben") if who in bens else ()))
+
+    def one_stays():
+        until(lambda: sum(run.ended(who) for who in bens) == len(bens) - 1, 120, "all but one end")
+        for who in bens:
+            check(not run.ended(who) or (run.processes[who].returncode == 1 and "'ben'" in run.tail(who, 1)),
+                  f"{who} does not say why it ends:\n{run.tail(who)}")
+
+    one_stays()
+    run.wait_step("anna", 10)
+    before = run.commits()
+    bens.append("third")
+    run.start("third", "--name", "ben")
+    one_stays()
+    lab.counts["refusals"] += len(bens) - 1
+    run.names = ("anna", next(who for who in bens if not run.ended(who)), "cleo")
+    run.finish()
+    incarnations = [int(n) for n in re.findall(r"ben +incarnation (\d+), weight", run.read_commits())]
+    check(incarnations == sorted(incarnations), f"incarnations of ben in the order of rounds: {incarnations}")
+    return run, before, f"three processes of one name: {run.names[1]} stayed, with incarnation {incarnations[-1]}"
+
+
 FAULTS = {f.__name__: f for f in (hosts_are_killed, hub_is_killed, hub_folder_is_lost, hub_folder_is_an_older_copy,
                                   all_restart_without_the_store, a_second_hub_starts, network_is_cut, connections_break, packets_are_lost,
                                   messages_are_forged, messages_are_reordered, key_is_wrong, model_is_another,
-                                  host_is_cloned, clock_is_wrong, disk_is_full)}
-LONG = (connections_break, packets_are_lost, hub_folder_is_an_older_copy)
+                                  clock_is_wrong, disk_is_full, hub_is_full, a_joiner_is_slow, a_checkpoint_writer_is_slow,
+                                  a_member_lies, a_host_explodes, a_host_name_is_cloned, host_is_cloned)}
+LONG = (connections_break, packets_are_lost, a_joiner_is_slow, a_checkpoint_writer_is_slow)
 
 
 def play(lab, args, name):
@@ -322,9 +459,10 @@ def play(lab, args, name):
         for other in [r for r in lab.runs if r.folder.name == name]:
             other.stop()
     check(before and keeps(before, after), "a committed round was lost")
-    check(len(after) > len(before), "no round was committed after the fault")
-    lab.counts["commits"] += len(after)
-    return f"{words}; {len(before)} of {len(after)} commits before it, same bits {digest[:12]}"
+    check(max(after) > max(before), "no round was committed after the fault")
+    n_before, n_after = int(max(before)) + 1, int(max(after)) + 1  # indices have no gaps; old commits are removed
+    lab.counts["commits"] += n_after
+    return f"{words}; {n_before} of {n_after} commits before it, same bits {digest[:12]}"
 
 
 def main():

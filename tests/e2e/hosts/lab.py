@@ -42,7 +42,7 @@ def until(condition, seconds, words):
     end = time.monotonic() + seconds
     while not (got := condition()):
         check(time.monotonic() < end, f"{words}: not within {seconds} s")
-        time.sleep(0.02)
+        time.sleep(0.05)
     return got
 
 
@@ -61,15 +61,15 @@ def need_s3(argv):
 
 
 @contextlib.contextmanager
-def home_links(lab, run, loss):
-    """Puts the hosts of a run behind home links (20 up / 100 down Mbit/s, 40 ms round trip, `loss` percent,
-    cubic) in network namespaces, the hub outside at 10.9.0.1; yields the options that all hosts need."""
+def home_links(lab, run, loss=0, up=20, down=100, homes=None):
+    """Puts the hosts `homes` (default: all) of a run behind home links (`up` / `down` Mbit/s, 40 ms round trip, `loss`
+    percent, cubic) in network namespaces, the hub and the others outside at 10.9.0.1; yields the options that all need."""
     check(os.getuid() == 0, "network namespaces need root")
-    homenet, net = HERE / "homenet" / "homenet.sh", f"h{free_port()}"
+    homenet, net, homes = HERE / "homenet" / "homenet.sh", f"h{free_port()}", homes or run.names
     env = dict(lab.env, HOMELINK=str(lab.bin / "homelink"))
-    subprocess.run([homenet, "up", net, str(len(run.names)), "20", "100", "20", str(loss)], env=env, check=True)
-    for place, name in [("core", "hub"), *((str(i + 1), name) for i, name in enumerate(run.names))]:
-        run.prefix[name] = [homenet, "exec", net, place]
+    subprocess.run([homenet, "up", net, *map(str, (len(homes), up, down, 20, loss))], env=env, check=True)
+    for name in ("hub", *run.names, *homes):
+        run.prefix[name] = [homenet, "exec", net, str(homes.index(name) + 1) if name in homes else "core"]
     try:
         yield ["--tcp", "cubic"]
     finally:
@@ -112,10 +112,10 @@ class Lab:
         self.runs = []
         self.model = self.new_model("s.gguf")
 
-    def new_model(self, name, *options):
-        path = self.work / name
-        command = [self.bin / "new-model", "--arch", "gpt2", "--layers", "1", "--width", "16", "--heads", "2"]
-        subprocess.run([*command, "--context", "16", "-o", path, *options], check=True, stdout=subprocess.DEVNULL)
+    def new_model(self, name, layers=1, width=16, seed=1):
+        path, sizes = self.work / name, {"layers": layers, "width": width, "heads": 2, "context": 16, "seed": seed}
+        flags = [word for flag, value in sizes.items() for word in (f"--{flag}", str(value))]
+        subprocess.run([self.bin / "new-model", "--arch", "gpt2", *flags, "-o", path], check=True, stdout=subprocess.DEVNULL)
         return path
 
 
@@ -123,15 +123,16 @@ class Run:
     """One run. Hosts are started by name; the first of `names` begins and gives the settings."""
 
     def __init__(self, lab, name, place, replicator="demo", names=("anna", "ben", "cleo"), steps=40, options=(),
-                 address=None):
+                 address=None, model=None, checkpoint_every=1000000):
         self.lab, self.place, self.names, self.steps = lab, place, names, steps
+        self.model, self.checkpoint_every = model or lab.model, checkpoint_every
         self.folder = lab.work / name
         self.folder.mkdir()
         self.settings = ["--replicator", replicator, *REPLICATORS.get(replicator, []), "--steps", str(steps), "--min-hosts",
-                         str(len(names)), "--checkpoint-every", "1000000",
+                         str(len(names)), "--checkpoint-every", str(checkpoint_every),
                          *([] if "--batch" in options else ["--batch", "2"]), *options]
         self.processes, self.env, self.proxy = {}, {}, None
-        self.prefix = {}  # by name: words before its command
+        self.prefix, self.program = {}, {}  # by name: words before its command, its program
         lab.runs.append(self)
         self.has_hub = place in ("star", "direct")
         self.address = address or f"127.0.0.1:{free_port()}"
@@ -162,7 +163,11 @@ class Run:
     def values(self, kind):
         """All values of a kind (commit, epoch): name -> bytes."""
         if self.place != "s3":
-            return {path.name: path.read_bytes() for path in (self.store() / kind).iterdir()}
+            values = {}
+            for path in (self.store() / kind).iterdir():
+                with contextlib.suppress(FileNotFoundError):  # old ones are being removed
+                    values[path.name] = path.read_bytes()
+            return values
         root = f"{os.environ['S3_FILER']}/buckets/runs/{self.folder.name}/"
         run = next(name for name in filer_names(root) if re.fullmatch("r[0-9a-f]{16}", name))
         names = filer_names(f"{root}{run}/{kind}/")
@@ -171,17 +176,17 @@ class Run:
     def start_hub(self, *options):
         self.launch("hub", [self.lab.bin / "hub", "--nodes", self.nodes, "--path", self.folder / "store",
                             "--listen", self.address, "--min-hosts", len(self.names),
-                            "--checkpoint-every", 1000000, *options])
+                            "--checkpoint-every", self.checkpoint_every, *options])
         until(lambda: "listening" in self.log("hub") or self.ended("hub"), 20, "the hub listens")
 
     def start(self, name, *options):
         """A host; the first one writes the run's settings, the others take them."""
         (self.folder / name).mkdir(exist_ok=True)
-        flags = {"-m": self.lab.model, "--data": self.lab.text, "--threads": "1", "--sample-tokens": "1", "--eval-batches": "1",
+        flags = {"-m": self.model, "--data": self.lab.text, "--threads": "1", "--sample-tokens": "1", "--eval-batches": "1",
                  "--save-every": "5", "--out": "run", "--export": "x.gguf", "--nodes": self.nodes, "--name": name}
         given = [*(self.settings if name == self.names[0] else []), *options]
         defaults = [word for flag, value in flags.items() if flag not in given for word in (flag, value)]
-        self.launch(name, [self.lab.bin / "train-gpt", *defaults, *given])
+        self.launch(name, [self.lab.bin / self.program.get(name, "train-gpt"), *defaults, *given])
 
     def launch(self, name, command):
         folder = self.folder / name
@@ -207,8 +212,14 @@ class Run:
 
     def step(self, name):
         path = self.folder / name / "run" / "metrics.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
+        lines = path.read_text().splitlines()[-3:] if path.exists() else []
         return max((json.loads(line)["step"] for line in lines if line.endswith("}")), default=0)
+
+    def losses(self):
+        """Of all validations, by whichever host: they are of equal weights."""
+        files = [self.folder / name / "run" / "metrics.jsonl" for name in self.names]
+        lines = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+        return [line["val_loss"] for line in sorted(lines, key=lambda line: line["step"]) if "val_loss" in line]
 
     def ended(self, name):
         return self.processes[name].poll() is not None
@@ -226,20 +237,32 @@ class Run:
         """All commit records in the store: name -> bytes."""
         return self.values("commit")
 
-    def applied_commits(self):
-        """The commits that a host has applied: of those behind them, the hub may have lost what nobody had read."""
-        reached = max(self.step(name) for name in self.names)
-        return {name: value for name, value in self.commits().items() if int(name.split("-")[0]) < reached}
+    def read_commits(self, n=None):
+        """The newest n commits as the program `inspect` describes them, oldest first."""
+        def read():
+            files = sorted((self.store() / "commit").iterdir())[-n if n else None:]
+            told = subprocess.run([self.lab.bin / "inspect", "--nodes", self.nodes, *files], capture_output=True, text=True)
+            return told.stdout if told.returncode == 0 else ""
+        return until(read, 20, "commits are read, though old ones are being removed")
 
-    def replace_store(self, copy=None):
-        """Kills the hub, replaces its folder by nothing or a copy, and waits for rounds. Returns the commits of before that
-        hosts have put back."""
+    def applied_commits(self):
+        """The commits that hosts have read: all but the newest, since they have sent for the next one."""
+        commits = self.commits()
+        return {name: value for name, value in commits.items() if name < max(commits)}
+
+    def copy_store(self):
+        """For replace_store. The hub may be running: what it removes meanwhile is in the copy or not."""
+        subprocess.run(["cp", "-r", self.folder / "store", self.folder / "copy"], stderr=subprocess.DEVNULL)
+
+    def replace_store(self, older=False):
+        """Kills the hub, replaces its folder by nothing or by the copy, and waits for rounds. Returns the commits of before
+        that hosts have put back."""
         self.kill("hub")
         before, reached = self.applied_commits(), max(self.step(name) for name in self.names)
         for path in (self.folder / "store").iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        if copy:
-            shutil.copytree(copy, self.folder / "store", dirs_exist_ok=True)
+        if older:
+            shutil.copytree(self.folder / "copy", self.folder / "store", dirs_exist_ok=True)
         self.start_hub()
         live = next(name for name in self.names if not self.ended(name))
         self.wait_step(live, min(self.steps, reached + 3))

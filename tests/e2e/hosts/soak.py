@@ -49,7 +49,7 @@ def folder_is_lost(run, chance):
 
 
 def folder_is_older(run, chance):
-    run.replace_store(run.folder / "copy")
+    run.replace_store(older=True)
 
 
 def disk_is_full(run, chance):
@@ -77,7 +77,7 @@ def episode(lab, number, chance, end):
     try:
         run.begin()
         run.wait_step("ben", 5)
-        shutil.copytree(run.folder / "store", run.folder / "copy")
+        run.copy_store()
         known = run.applied_commits()
         for _ in range(chance.randrange(1, 5)):
             if max(run.step(name) for name in run.names) > STEPS - 15 or time.monotonic() > end:
