@@ -390,10 +390,15 @@ def a_host_explodes(lab, args, name):
 
 
 def a_host_name_is_cloned(lab, args, name):
-    """Three processes of one name and key, two of them at once: one stays, and no two have one incarnation."""
+    """Copies of ben's machine, with its name and key, two of them at once: one stays, and no two have one incarnation."""
     run, bens = Run(lab, name, "star", steps=STEPS), ["ben", "clone"]
     run.start_hub()
-    for who in ("anna", "ben", "clone", "cleo"):
+    run.start("anna")
+    until(lambda: "waiting for the other hosts" in run.log("anna"), 60, "anna begins")
+    for who in ("ben", "clone", "third"):
+        run.env[who] = {"XDG_CONFIG_HOME": str(run.folder / f"config-{who}")}
+        shutil.copytree(lab.work / "config", run.folder / f"config-{who}")
+    for who in ("ben", "clone", "cleo"):
         run.start(who, *(("--name", "ben") if who in bens else ()))
 
     def one_stays():
