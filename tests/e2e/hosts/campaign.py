@@ -370,9 +370,10 @@ def a_member_lies(lab, args, name):
     shutil.rmtree(run.folder / "cleo" / "run")
     run.start("cleo")
     run.finish()
-    told = run.read_commits()
-    weights = {who: set(re.findall(rf"{who} +incarnation \d+, weight (\d+)", told)) for who in ("ben", "mallory")}
-    check(weights == {"ben": {"2"}, "mallory": {"8"}}, f"the weights that count: {weights}")
+    rounds = [re.findall(r"(\w+) +incarnation \d+, weight (\d+)", told) for told in run.read_commits().split("\nround ")]
+    weights = {one for messages in rounds if len(messages) > 2 for one in messages}  # of two the median is the larger one
+    check({("ben", "2"), ("mallory", "8")} <= weights <= {*((n, "2") for n in run.names), ("mallory", "8")},
+          f"the weights that count: {weights}")
     lab.counts["refusals"] += run.log("hub").count("slice of a checkpoint by mallory")
     check("slice of a checkpoint by mallory" in run.log("hub"), f"the hub does not refuse a slice:\n{run.tail('hub')}")
     return run, before, "2^40 samples claimed, 8 count; slices of 2^41 bytes refused; a host returned with nothing"
