@@ -4,10 +4,11 @@
 #include "comm/hub/hub-sequencer.h"
 #include "comm/hub/port-map.h"
 #include "comm/meet-direct.h"
-#include "comm/run/host-key.h"
 #include "comm/run/link-check.h"
 #include "comm/sequencer/sequencer-thread.h"
 #include "comm/store/store-kinds.h"
+
+#include <filesystem>
 
 namespace gt {
 
@@ -31,13 +32,7 @@ bool have_all_left(Store & store, const RunKeys & keys, std::deque<ChainEntry> &
         return true;
     }
     chain.erase(chain.begin(), chain.end() - 1);
-    const RunPaths paths(keys.run);
-    for (const CommitHost & host : chain.back().commit.hosts) {
-        if (host.member && !store.get(paths.leave(host.name, host.incarnation))) {
-            return false;
-        }
-    }
-    return true;
+    return log.have_left(chain.back().commit);
 }
 
 class StoreMeeting : public Meeting {
@@ -199,9 +194,6 @@ static std::unique_ptr<Meeting> meet_at_own_hub(
 // At a store or a hub; messages pass through it.
 static std::unique_ptr<Meeting>
 meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
-    if (const std::string problem = host_name_problem(name); !problem.empty()) {
-        throw Error("--name: " + problem);
-    }
     if (!hosts.keys.can_read) {
         throw Error("this hosts.txt is for a hub only (hub-key); a host needs the one with `key`");
     }
@@ -235,13 +227,25 @@ meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & opt
 
 std::unique_ptr<Meeting>
 meet(const Hosts & given, const std::string & name, const MeetOptions & options) {
-    Hosts hosts = given;
+    if (const std::string problem = host_name_problem(name); !problem.empty()) {
+        throw Error("--name: " + problem);
+    }
+    Hosts                     hosts = given;
+    std::unique_ptr<NameLock> name_lock;
     if (!options.observe) {
-        hosts.keys.host_seed = load_host_key(default_host_key_path());
+        const std::string path = default_host_key_path();
+        hosts.keys.host_seed   = load_host_key(path);
+        name_lock              = std::make_unique<NameLock>(
+            std::filesystem::path(path).parent_path(), hosts.keys.run, name
+        );
+        hosts.keys.process = name_lock->process();
     }
     auto meeting = meet_star(hosts, name, options);
-    return hosts.direct ? deliver_directly(std::move(meeting), hosts, name, options)
-                        : std::move(meeting);
+    if (hosts.direct) {
+        meeting = deliver_directly(std::move(meeting), hosts, name, options);
+    }
+    meeting->name_lock = std::move(name_lock);
+    return meeting;
 }
 
 std::unique_ptr<Peers> make_peers(Meeting & meeting, const StorePeersOptions & options) {

@@ -15,6 +15,7 @@
 #include "comm/local/run-ranks.h"
 #include "comm/rounds/peers-self.h"
 #include "comm/rounds/peers-store.h"
+#include "comm/run/host-key.h"
 #include "comm/run/hosts.h"
 #include "comm/sequencer/run-settings.h"
 
@@ -48,6 +49,8 @@ public:
 
     // If hub or sequencer run here: waits until all hosts have left the run, at most `timeout`.
     virtual void finish(Millis timeout = Millis(120'000)) = 0;
+
+    std::unique_ptr<NameLock> name_lock;  // null: takes no part
 };
 
 // Starts the hub if it is ours, else connects to it, or opens the store. Throws Error with what to

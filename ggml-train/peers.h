@@ -79,6 +79,13 @@ struct Collected {
                                        // clear it, or it would be applied twice
 };
 
+// The run has removed this host, or another process has its name. Thrown by missed() and collect(): the
+// state is that of the last round that was applied, and can be saved.
+class Displaced : public Error {
+public:
+    using Error::Error;
+};
+
 // Where to start: see Peers::join.
 struct Joined {
     uint64_t step         = 0;        // the next step; may be behind the loaded checkpoint's

@@ -2,6 +2,7 @@
 
 #include "ggml-train/gguf/gguf-read.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -48,13 +49,20 @@ void SpecList::token_output(const ModelConfig & c) {
 // --- keys ----------------------------------------------------------------------------------------
 
 std::optional<int64_t> KeyReader::find_int(const char * name) const {
-    const int64_t id = gguf_find_key(gguf_, key(name).c_str());
-    if (id >= 0 && gguf_get_kv_type(gguf_, id) == GGUF_TYPE_ARRAY) {
+    const std::vector<int64_t> values = get_ints(name);
+    if (values.empty()) {
+        return std::nullopt;
+    }
+    if (std::any_of(values.begin(), values.end(), [&](int64_t x) { return x != values[0]; })) {
         throw Error(
             where_ + ": " + key(name) + " differs between layers; we train models of equal layers"
         );
     }
-    return gt::find_int(gguf_, key(name), where_);
+    return values[0];
+}
+
+std::vector<int64_t> KeyReader::get_ints(const char * name) const {
+    return find_ints(gguf_, key(name), where_);
 }
 
 template <class T>
@@ -89,8 +97,8 @@ std::vector<std::string> KeyReader::get_strings(const char * name) const {
     return find_strings(gguf_, key(name), where_);
 }
 
-bool KeyReader::has_tensor(const char * name) const {
-    return gguf_find_tensor(gguf_, name) >= 0;
+bool KeyReader::has_tensor(const std::string & name) const {
+    return gguf_find_tensor(gguf_, name.c_str()) >= 0;
 }
 
 void KeyReader::refuse(bool bad, const char * feature) const {
@@ -145,6 +153,7 @@ void KeyWriter::set_strings(const char * name, const std::vector<std::string> & 
     remove(name);
     if (!values.empty()) {
         std::vector<const char *> pointers;
+        pointers.reserve(values.size());
         for (const std::string & value : values) {
             pointers.push_back(value.c_str());
         }

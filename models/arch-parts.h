@@ -41,9 +41,10 @@ public:
     std::optional<int64_t>   find_int(const char * name) const;
     float                    get_float(const char * name, float otherwise) const;
     std::string              get_string(const char * name, const char * otherwise) const;
+    std::vector<int64_t>     get_ints(const char * name) const;  // of one number, too
     std::vector<float>       get_floats(const char * name) const;
     std::vector<std::string> get_strings(const char * name) const;
-    bool                     has_tensor(const char * name) const;
+    bool                     has_tensor(const std::string & name) const;
 
     // Throws if the model has a feature that we do not train.
     void refuse(bool bad, const char * feature) const;

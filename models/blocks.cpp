@@ -45,7 +45,10 @@ ggml_tensor * Transformer::linear(
             B.push_back(weights_.at(matrix + ".lora_b").weight);
         }
     }
-    if (!A.empty() && A.size() < matrices.size()) {  // one by one: not all have an adapter
+    const auto some = [&](const auto & list) {
+        return !list.empty() && list.size() < matrices.size();
+    };
+    if (some(A) || some(biases)) {  // one by one
         ggml_tensor * y = nullptr;
         for (const char * name : names) {
             ggml_tensor * part = linear(ops, x, at, {name});

@@ -1,5 +1,6 @@
 #include "models/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace gt {
@@ -43,21 +44,32 @@ ggml_tensor * Decoder::embed(Ops & ops, const Inputs & in) {
                        : x;
 }
 
+// [(H+2Hkv)D, T*B]
 ggml_tensor *
 Decoder::queries_keys_values(Ops & ops, const std::string & at, ggml_tensor * h) const {
+    ggml_tensor * fused = config_.fused_qkv ? linear(ops, h, at, {"attn_qkv"}) : nullptr;
     if (!kind_.qk_norm) {
-        return linear(ops, h, at, {"attn_q", "attn_k", "attn_v"});  // [(H+2Hkv)D, T*B]
+        return fused ? fused : linear(ops, h, at, {"attn_q", "attn_k", "attn_v"});
     }
-    ggml_context * ctx    = ops.ctx();
-    const auto     normed = [&](const char * matrix, const char * norm) {
-        ggml_tensor * y     = linear(ops, h, at, {matrix});
-        const int64_t D     = config_.head_dim();
+    ggml_context * ctx  = ops.ctx();
+    const int64_t  D    = config_.head_dim();
+    const auto     part = [&](const char * matrix, int64_t begin, int64_t n_heads) {
+        if (!fused) {
+            return linear(ops, h, at, {matrix});
+        }
+        const size_t offset = static_cast<size_t>(begin * D) * sizeof(float);
+        return ggml_cont(
+                ctx, ggml_view_2d(ctx, fused, n_heads * D, fused->ne[1], fused->nb[1], offset)
+            );
+    };
+    const auto normed = [&](ggml_tensor * y, const char * norm) {
         ggml_tensor * heads = ggml_reshape_2d(ctx, y, D, ggml_nelements(y) / D);
         return ggml_reshape(ctx, rms_norm(ops, heads, at + norm), y);
     };
-    ggml_tensor * q = normed("attn_q", "attn_q_norm");  // [H D, T*B]
-    ggml_tensor * k = normed("attn_k", "attn_k_norm");  // [Hkv D, T*B]
-    return ggml_concat(ctx, ggml_concat(ctx, q, k, 0), linear(ops, h, at, {"attn_v"}), 0);
+    const int64_t H = config_.n_head, Hkv = config_.n_head_kv;
+    ggml_tensor * q = normed(part("attn_q", 0, H), "attn_q_norm");    // [H D, T*B]
+    ggml_tensor * k = normed(part("attn_k", H, Hkv), "attn_k_norm");  // [Hkv D, T*B]
+    return ggml_concat(ctx, ggml_concat(ctx, q, k, 0), part("attn_v", H + Hkv, Hkv), 0);
 }
 
 // The residual stream x with what attention or MLP add: h through a matrix, and a norm if there is one.
@@ -100,28 +112,43 @@ Head Decoder::head(Ops & ops, const Inputs &, ggml_tensor * x) {
     return {.x = rms_norm(ops, x, "output_norm"), .weight = &token_output()};
 }
 
+static constexpr float        kStd        = 0.02f;  // of initial weights
+static constexpr const char * kMatrices[] = {"attn_qkv",    "attn_q",   "attn_k", "attn_v",
+                                             "attn_output", "ffn_gate", "ffn_up", "ffn_down"};
+
+static bool has_bias(const ModelConfig & c, const char * matrix) {
+    return std::find(c.biases.begin(), c.biases.end(), matrix) != c.biases.end();
+}
+
 void decoder_tensors(const ModelConfig & c, DecoderKind kind, SpecList & list) {
     const int64_t C = c.n_embd, F = c.n_ff, D = c.head_dim();
     const int64_t q = c.n_head * D, kv = c.n_head_kv * D;
     list.token_table(c);
     for (int64_t l = 0; l < c.n_layer; ++l) {
-        const std::string blk = "blk." + std::to_string(l) + ".";
+        const std::string blk    = "blk." + std::to_string(l) + ".";
+        const auto        linear = [&](const char * matrix, int64_t K, int64_t M, float std) {
+            list.linear(blk + matrix, {K, M, 1, 1}, has_bias(c, matrix), std);
+        };
         list.norm(blk + "attn_norm", C, false);
-        list.linear(blk + "attn_q", {C, q, 1, 1}, kind.qkv_bias);
-        list.linear(blk + "attn_k", {C, kv, 1, 1}, kind.qkv_bias);
-        list.linear(blk + "attn_v", {C, kv, 1, 1}, kind.qkv_bias);
+        if (c.fused_qkv) {
+            linear("attn_qkv", C, q + 2 * kv, kStd);
+        } else {
+            linear("attn_q", C, q, kStd);
+            linear("attn_k", C, kv, kStd);
+            linear("attn_v", C, kv, kStd);
+        }
         if (kind.qk_norm) {
             list.norm(blk + "attn_q_norm", D, false);
             list.norm(blk + "attn_k_norm", D, false);
         }
-        list.linear(blk + "attn_output", {q, C, 1, 1}, false, list.out_std);
+        linear("attn_output", q, C, list.out_std);
         if (kind.gemma) {
             list.norm(blk + "post_attention_norm", C, false);
         }
         list.norm(blk + "ffn_norm", C, false);
-        list.linear(blk + "ffn_gate", {C, F, 1, 1}, false);
-        list.linear(blk + "ffn_up", {C, F, 1, 1}, false);
-        list.linear(blk + "ffn_down", {F, C, 1, 1}, false, list.out_std);
+        linear("ffn_gate", C, F, kStd);
+        linear("ffn_up", C, F, kStd);
+        linear("ffn_down", F, C, list.out_std);
         if (kind.gemma) {
             list.norm(blk + "post_ffw_norm", C, false);
         }
@@ -135,6 +162,22 @@ static constexpr const char * kWindow      = "attention.sliding_window";
 static constexpr const char * kWindowEvery = "attention.sliding_window_pattern";
 static constexpr const char * kWindowBase  = "rope.freq_base_swa";
 
+// Which layers have a window: all but every n-th, as n or as a flag per layer.
+static int64_t read_window_pattern(const KeyReader & in, const ModelConfig & c) {
+    const std::vector<int64_t> flags = in.get_ints(kWindowEvery);
+    if (flags.size() <= 1) {
+        return flags.empty() ? c.window_every : flags[0];
+    }
+    const auto n = std::find(flags.begin(), flags.end(), 0) - flags.begin() + 1;
+    for (int64_t i = 0; i < static_cast<int64_t>(flags.size()); ++i) {
+        in.refuse(
+            (flags[static_cast<size_t>(i)] == 0) != ((i + 1) % n == 0),
+            "windows of attention in an order without a period"
+        );
+    }
+    return n;
+}
+
 void decoder_read_keys(const KeyReader & in, DecoderKind kind, ModelConfig & c) {
     in.read_text(c);
     c.norm_eps = in.need_float(kEps);
@@ -144,9 +187,17 @@ void decoder_read_keys(const KeyReader & in, DecoderKind kind, ModelConfig & c) 
     const int64_t D     = in.find_int("attention.key_length").value_or(usual);
     c.head_size         = D == usual ? 0 : D;
 
+    const std::string fused = "blk.0.attn_qkv.weight";  // in an adapter's file there is its A
+    c.fused_qkv             = in.has_tensor(fused) || in.has_tensor(fused + ".lora_a");
+    for (const char * matrix : kMatrices) {
+        if (in.has_tensor(std::string("blk.0.") + matrix + ".bias")) {
+            c.biases.emplace_back(matrix);
+        }
+    }
+
     if (kind.gemma) {
         c.window           = in.find_int(kWindow).value_or(0);
-        c.window_every     = in.find_int(kWindowEvery).value_or(c.window_every);
+        c.window_every     = read_window_pattern(in, c);
         c.window_rope_base = in.get_float(kWindowBase, c.window_rope_base);
     }
 

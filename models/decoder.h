@@ -9,11 +9,10 @@ namespace gt {
 
 // What differs between the relatives.
 struct DecoderKind {
-    bool neox     = false;  // RoPE pairs i with i + D/2 (true) or with its neighbour (false)
-    bool qkv_bias = false;
-    bool qk_norm  = false;  // RMSNorm of every query and key head
-    bool factors  = false;  // RoPE may have factors (rope_freqs)
-    bool gemma = false;  // embeddings times sqrt(C), GELU, norms after attention and MLP, windows
+    bool neox    = false;  // RoPE pairs i with i + D/2 (true) or with its neighbour (false)
+    bool qk_norm = false;  // RMSNorm of every query and key head
+    bool factors = false;  // RoPE may have factors (rope_freqs)
+    bool gemma   = false;  // embeddings times sqrt(C), GELU, norms after attention and MLP, windows
 };
 
 class Decoder : public Transformer {

@@ -24,6 +24,10 @@ struct ModelConfig {
     bool       tied    = true;  // the output matrix is the token embedding
     RopeConfig rope;
 
+    // Llama and its relatives: what files may have or not
+    std::vector<std::string> biases;             // matrices of a block that have one: "attn_q", ...
+    bool                     fused_qkv = false;  // one matrix attn_qkv for queries, keys and values
+
     // Gemma 3: layers see a window of tokens, except every n-th
     int64_t window           = 0;  // tokens; 0: all layers see all
     int64_t window_every     = 6;

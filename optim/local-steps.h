@@ -11,6 +11,7 @@
 #pragma once
 
 #include "optim/decoupled.h"
+#include "optim/device/device-replicator.h"
 
 namespace gt {
 
@@ -23,9 +24,17 @@ struct LocalStepsOptions {
     uint64_t fragments      = 1;      // that take turns: a round exchanges one of them
     bool     sign           = false;  // use the sign of the gradient
     bool     overlap        = false;  // local steps continue while a round travels
+
+    // Whether the weights of a message are kept until its round is applied.
+    bool has_base() const { return overlap || correction > 0.0f; }
 };
 
-std::unique_ptr<Optimizer>
-make_local_steps(OptimizerParts parts, const LocalStepsOptions & options);
+// replicator, device: null, or where the tensors are.
+std::unique_ptr<Optimizer> make_local_steps(
+    OptimizerParts                    parts,
+    const LocalStepsOptions &         options,
+    std::unique_ptr<DeviceReplicator> replicator = nullptr,
+    Device *                          device     = nullptr
+);
 
 }  // namespace gt

@@ -1,63 +1,33 @@
 #include "optim/on-device.h"
 
-#include "ggml-train/cuda/table.h"
-#include "optim/device/dct-program.h"
+#include "optim/device/device-replicator.h"
 #include "optim/device/device-rules.h"
 #include "optim/wire/in-flight.h"
 
 #include <algorithm>
-#include <map>
 
 namespace gt {
 
 namespace {
 
-// Device memory that grows on demand.
-class Room {
+// decoupled.cpp, tensor by tensor.
+class DecoupledOnDevice : public RankOptimizer {
 public:
-    Room(Device & device, const char * what) : device_(device), what_(what) {}
-
-    uint8_t * of(size_t bytes) {
-        if (bytes > bytes_) {
-            bytes_ = std::max(bytes, 2 * bytes_);
-            data_  = static_cast<uint8_t *>(device_.alloc(bytes_, what_));
-        }
-        return data_;
-    }
-
-    uint8_t * put(const void * from, size_t bytes) {
-        uint8_t * to = of(bytes);
-        device_.write(to, from, bytes);
-        return to;
-    }
-
-private:
-    Device &     device_;
-    const char * what_;
-    uint8_t *    data_  = nullptr;
-    size_t       bytes_ = 0;
-};
-
-// decoupled.cpp with the demo replicator, tensor by tensor.
-class DemoOnDevice : public RankOptimizer {
-public:
-    DemoOnDevice(
-        OptimizerParts parts, const OptimOptions & options, Wire wire, bool sign, Device & device
+    DecoupledOnDevice(
+        OptimizerParts                    parts,
+        std::unique_ptr<DeviceReplicator> replicator,
+        const DecoupledOptions &          options,
+        Device &                          device
     )
-        : RankOptimizer(std::move(parts)), decay_(options.decay), sign_(sign), device_(device) {
+        : RankOptimizer(std::move(parts)), options_(options), device_(device),
+          replicator_(std::move(replicator)) {
         std::vector<size_t> sizes;
-        for (size_t t = 0; t < parts_.units->shapes().size(); ++t) {
-            sizes.push_back(parts_.units->params()[t].weight.size());
-            tensors_.push_back(make_tensor(parts_.units->shapes()[t], sizes.back(), options, wire));
-        }
-        for (const int i : parts_.units->owned()) {
-            Tensor & tensor   = tensors_[parts_.units->all()[i].tensor];
-            tensor.first_unit = std::min(tensor.first_unit, i);
+        for (const ParamView & param : parts_.units->params()) {
+            sizes.push_back(param.weight.size());
         }
         momentum_                         = make_device_state(device_, sizes, "the momentum");
         const std::vector<size_t> largest = {*std::max_element(sizes.begin(), sizes.end())};
         update_ = make_device_state(device_, largest, "an update")[0].data();
-        message_.of(n_bytes_);
     }
 
     // Q = mean(q of every host);  u = restore(Q);  u = sign(u);  p = rule(p, u)
@@ -69,17 +39,23 @@ public:
         if (inbox.empty()) {
             return;
         }
-        const cuda::DemoPiece * pieces = put_pieces(inbox);
-        const int               n      = static_cast<int>(inbox.size());
+        const bool missed = options_.subtract_missed_mean && !round.has_mine;
+        replicator_->begin(inbox.replicator(), inbox.wire(), inbox.plan());
+        replicator_->receive([&](int unit) { return inbox.pieces(unit); });
         parts_.rule->begin(inbox.lr());
-        for (size_t t = 0; t < tensors_.size(); ++t, pieces += n) {
+        for (size_t t = 0; t < momentum_.size(); ++t) {
             const auto size = static_cast<int64_t>(momentum_[t].size());
             if (size == 0) {
                 continue;
             }
-            device_.kernels().demo_merge(nullptr, tensors_[t].chunks, pieces, n, update_);
-            if (sign_) {
-                device_.kernels().take_sign(nullptr, size, update_);
+            const auto & kernels = device_.kernels();
+            replicator_->merge(static_cast<int>(t), update_);
+            if (missed) {
+                // what was applied in full: only the difference to ours stays pending
+                kernels.sgd(nullptr, size, 1.0f, 1.0f, update_, momentum_[t].data());
+            }
+            if (options_.sign) {
+                kernels.take_sign(nullptr, size, update_);
             }
             parts_.rule->update(static_cast<int>(t), 0, size, update_, 1.0f);
         }
@@ -91,21 +67,14 @@ public:
         if (kept.empty()) {
             return;
         }
-        const Part      part    = parts_.layout->part(step);
+        const Part      part    = begin(step);
         const Bytes     message = parts_.layout->part_of(part, step, std::move(kept));
-        const uint8_t * bytes   = message_.put(message.data() + kHeadBytes, n_bytes_);
-        const uint8_t * host    = message.data() + kHeadBytes;
+        const uint8_t * content = message_.put(message.data() + kHeadBytes, n_bytes());
         for (const int i : parts_.units->owned()) {
-            const Unit &     unit   = parts_.units->all()[i];
-            const Tensor &   tensor = tensors_[unit.tensor];
-            const int64_t    at     = parts_.units->offset(unit);
-            cuda::DemoChunks chunks = tensor.chunks;
-            chunks.n_chunks         = parts_.units->size(unit) / tensor.chunk_size();
-            const int64_t from      = tensor.offset + at / tensor.chunk_size() * tensor.chunk_bytes;
-            if (is_valid(parts_.layout->replicator(), part.plan, unit, host + from)) {
-                device_.kernels().demo_give_back(
-                    nullptr, chunks, bytes + from, momentum_[unit.tensor].data() + at
-                );
+            const Unit &    unit  = parts_.units->all()[i];
+            const uint8_t * bytes = message.data() + part.offsets[i];
+            if (is_valid(parts_.layout->replicator(), part.plan, unit, bytes)) {
+                replicator_->give_back(i, content, momentum_[unit.tensor].data());
             }
         }
         device_.wait();
@@ -113,8 +82,9 @@ public:
 
     void drop_residual() override {
         for (const std::span<float> tensor : momentum_) {
-            Floats{tensor, &device_}.zero();
+            device_.kernels().set_zero(nullptr, tensor.data(), tensor.size_bytes());
         }
+        device_.wait();
     }
 
     OptimizerState state() override {
@@ -131,99 +101,45 @@ public:
 protected:
     // m = decay·m + lr·g;  q = extract(m);  m -= restore(q)
     Bytes pack(uint64_t step, float lr, float grad_scale) override {
-        Bytes message;
+        const float decay = options_.fold_by_lr ? options_.decay : 1.0f;
+        const float alpha = options_.fold_by_lr ? lr * grad_scale : grad_scale;
+        Bytes       message;
         if (parts_.layout->due(step)) {
-            message = parts_.layout->blank(parts_.layout->part(step), step, lr);
+            message = parts_.layout->blank(begin(step), step, lr);
         }
-        uint8_t * out = message.empty() ? nullptr : message_.of(n_bytes_);
-        for (size_t t = 0; t < tensors_.size(); ++t) {
-            const Tensor &       tensor = tensors_[t];
-            const float * const  grad   = parts_.units->params()[t].grad.data();
-            const cuda::DemoFold fold{grad_scale != 0.0f ? grad : nullptr, decay_, lr * grad_scale};
-            if (tensor.chunks.n_chunks > 0) {
-                device_.kernels().demo_extract(
-                    nullptr, tensor.chunks, fold, momentum_[t].data(),
-                    out ? out + tensor.offset : nullptr
-                );
+        uint8_t * out = message.empty() ? nullptr : message_.of(n_bytes());
+        for (size_t t = 0; t < momentum_.size(); ++t) {
+            const float * grad = parts_.units->params()[t].grad.data();
+            const Fold    fold{grad_scale != 0.0f ? grad : nullptr, decay, alpha};
+            if (!momentum_[t].empty()) {
+                replicator_->extract(static_cast<int>(t), fold, momentum_[t].data(), out);
             }
         }
         if (message.empty()) {
             device_.wait();
             return message;
         }
-        device_.read(message.data() + kHeadBytes, out, n_bytes_);
+        device_.read(message.data() + kHeadBytes, out, n_bytes());
         in_flight_.keep(step, message);
         return message;
     }
 
 private:
-    // This rank's rows of one tensor.
-    struct Tensor {
-        cuda::DemoChunks chunks;
-        int64_t          offset      = 0;  // of its bytes in our part of a message
-        int64_t          chunk_bytes = 0;
-        int              first_unit  = INT32_MAX;
-
-        int64_t chunk_size() const { return int64_t{chunks.rows} * chunks.cols; }
-        int64_t bytes() const { return chunks.n_chunks * chunk_bytes; }
-    };
-
-    // Tables are uploaded once per chunk geometry.
-    Tensor
-    make_tensor(const TensorShape & shape, size_t size, const OptimOptions & options, Wire wire) {
-        const ChunkGrid grid = chunk_grid(shape, parse_chunk(options.chunk));
-        const DemoPlan  plan(grid, values_per_chunk(options, grid.chunk_size()), wire);
-        uint8_t *&      tables = tables_[{grid.side_rows, grid.side_cols}];
-        if (tables == nullptr) {
-            tables = static_cast<uint8_t *>(device_.alloc(plan.tables().size(), "DCT tables"));
-            device_.write(tables, plan.tables().data(), plan.tables().size());
-        }
-        Tensor tensor;
-        tensor.chunks      = plan.chunks(tables, static_cast<int64_t>(size) / grid.chunk_size());
-        tensor.chunk_bytes = plan.bytes_per_chunk();
-        tensor.offset      = n_bytes_;
-        n_bytes_ += tensor.bytes();
-        return tensor;
+    Part begin(uint64_t step) {
+        Part part = parts_.layout->part(step);
+        replicator_->begin(parts_.layout->replicator(), parts_.layout->head().wire, part.plan);
+        return part;
     }
 
-    // Uploads our rows of the round's messages. Returns one piece per message for each tensor.
-    const cuda::DemoPiece * put_pieces(const Inbox & inbox) {
-        Bytes staging;
-        for (size_t i = 0; i < inbox.size(); ++i) {
-            for (const Tensor & tensor : tensors_) {
-                if (tensor.chunks.n_chunks > 0) {
-                    const uint8_t * from = inbox.pieces(tensor.first_unit)[i].bytes;
-                    staging.insert(staging.end(), from, from + tensor.bytes());
-                }
-            }
-        }
-        const std::vector<Piece>     messages = inbox.pieces(0);
-        const uint8_t *              bytes    = contents_.put(staging.data(), staging.size());
-        std::vector<cuda::DemoPiece> pieces;
-        for (const Tensor & tensor : tensors_) {
-            for (size_t i = 0; i < messages.size(); ++i) {
-                pieces.push_back(
-                    {bytes + static_cast<int64_t>(i) * n_bytes_ + tensor.offset, messages[i].weight,
-                     messages[i].scale}
-                );
-            }
-        }
-        return reinterpret_cast<const cuda::DemoPiece *>(
-            pieces_.put(pieces.data(), pieces.size() * sizeof(pieces[0]))
-        );
-    }
+    size_t n_bytes() const { return static_cast<size_t>(replicator_->bytes()); }
 
-    float                                            decay_;
-    bool                                             sign_;
-    Device &                                         device_;
-    std::map<std::pair<int64_t, int64_t>, uint8_t *> tables_;
-    std::vector<Tensor>                              tensors_;
-    int64_t                                          n_bytes_ = 0;  // of our part of a message
-    std::vector<std::span<float>>                    momentum_;
-    InFlight                                         in_flight_;
-    float *                                          update_ = nullptr;
-    Room message_{device_, "a message"}, contents_{device_, "a round's messages"},
-        pieces_{device_, "a round's messages"};
+    DecoupledOptions                  options_;
+    Device &                          device_;
+    std::unique_ptr<DeviceReplicator> replicator_;
+    std::vector<std::span<float>>     momentum_;
+    InFlight                          in_flight_;
+    float *                           update_ = nullptr;
+    Room                              message_{device_, "a message"};
 };
 
 // Training alone.
@@ -257,10 +173,15 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_demo_on_device(
-    OptimizerParts parts, const OptimOptions & options, Wire wire, bool sign, Device & device
+std::unique_ptr<Optimizer> make_decoupled_on_device(
+    OptimizerParts                    parts,
+    std::unique_ptr<DeviceReplicator> replicator,
+    const DecoupledOptions &          options,
+    Device &                          device
 ) {
-    return std::make_unique<DemoOnDevice>(std::move(parts), options, wire, sign, device);
+    return std::make_unique<DecoupledOnDevice>(
+        std::move(parts), std::move(replicator), options, device
+    );
 }
 
 void step_on_device(

@@ -1,16 +1,19 @@
 // optim/on-device.h — optimizers for tensors in device memory: bit for bit the results of decoupled.cpp
-// and local-steps.cpp, computed by kernels.
-//
-// demo and steps without peers, with any update rule: only messages cross between host and device. Local
-// steps (local-steps.cpp) take their steps there; a round copies the weights that it exchanges to the
-// host and back. See has_kernels in optim.h. Read next: on-device.cpp.
+// and local-steps.cpp, computed by kernels. Only messages cross between host and device.
+// Read next: on-device.cpp, local-on-device.cpp.
 #pragma once
 
-#include "optim/tables.h"
+#include "optim/decoupled.h"
+#include "optim/device/device-replicator.h"
 
 namespace gt {
 
-MakeOnDevice make_demo_on_device;
+std::unique_ptr<Optimizer> make_decoupled_on_device(
+    OptimizerParts                    parts,
+    std::unique_ptr<DeviceReplicator> replicator,
+    const DecoupledOptions &          options,
+    Device &                          device
+);
 
 // One step of the rule on every tensor by its gradient, or by the gradient's sign.
 void step_on_device(

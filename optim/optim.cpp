@@ -1,8 +1,10 @@
 #include "optim/optim.h"
 
+#include "ggml-train/cuda/demo.h"
 #include "optim/average.h"
 #include "optim/local-steps.h"
 #include "optim/on-device.h"
+#include "optim/tables.h"
 
 #include <algorithm>
 #include <cmath>
@@ -250,8 +252,11 @@ bool has_graph(const OptimOptions & o) {
 
 bool has_kernels(const OptimOptions & o) {
     const Resolved r = resolve(o);
-    return has_local_steps(o) ||
-           (r.replicator.on_device != nullptr && r.wire != Wire::q1 && o.subtract == 1.0f);
+    const bool     chunks_fit =
+        r.wire != Wire::q1 && (r.chunk.flat ? 1 : r.chunk.rows) * r.chunk.cols <= cuda::kMaxChunk;
+    return !r.sends() ||
+           (r.replicator.on_device != nullptr && (!r.replicator.sparse || chunks_fit) &&
+            (r.replicator.scheme != Scheme::momentum || o.subtract == 1.0f));
 }
 
 static std::unique_ptr<Optimizer> make_plain(
@@ -280,16 +285,20 @@ static std::unique_ptr<Optimizer> make_plain(
     if (device && !r.sends()) {
         return make_steps_on_device(std::move(parts), r.sign, *device);
     }
-    if (device && !has_local_steps(o)) {
-        return r.replicator.on_device(std::move(parts), o, r.wire, r.sign, *device);
+    std::unique_ptr<DeviceReplicator> on_device;
+    if (device) {
+        on_device = r.replicator.on_device(o, *parts.units, r.wire, *device);
     }
     if (!has_local_steps(o)) {
-        return make_decoupled(
-            std::move(parts), {.decay                = o.decay,
-                               .fold_by_lr           = r.replicator.scheme == Scheme::momentum,
-                               .sign                 = r.sign,
-                               .subtract_missed_mean = r.replicator.subtract_missed_mean}
-        );
+        const DecoupledOptions options{
+            .decay                = o.decay,
+            .fold_by_lr           = r.replicator.scheme == Scheme::momentum,
+            .sign                 = r.sign,
+            .subtract_missed_mean = r.replicator.subtract_missed_mean};
+        return device ? make_decoupled_on_device(
+                            std::move(parts), std::move(on_device), options, *device
+                        )
+                      : make_decoupled(std::move(parts), options);
     }
     return make_local_steps(
         std::move(parts),
@@ -301,7 +310,8 @@ static std::unique_ptr<Optimizer> make_plain(
          .correction   = correction_of_round(r.correction, o.muon_momentum, r.every * r.fragments),
          .fragments    = r.fragments,
          .sign         = r.sign,
-         .overlap      = o.overlap}
+         .overlap      = o.overlap},
+        std::move(on_device), device
     );
 }
 

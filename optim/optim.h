@@ -175,8 +175,8 @@ bool has_local_steps(const OptimOptions & options);
 // Throws Error if a name is unknown or a number out of range.
 void check_options(const OptimOptions & options);
 
-// Whether the optimizer works on tensors in device memory (demo, and local steps); otherwise the caller
-// copies tensors to the host and back every step.
+// Whether the optimizer works on tensors in device memory; otherwise the caller copies tensors to the host
+// and back every step.
 bool has_kernels(const OptimOptions & options);
 
 // Whether the momentum can stay on a device that runs ggml's ops only (demo): pass it to make_optimizer.

@@ -1,10 +1,33 @@
 #include "optim/tables.h"
 
 #include "optim/device/device-rules.h"
-#include "optim/on-device.h"
 #include "optim/on-graph.h"
 
 namespace gt {
+
+static std::unique_ptr<DeviceReplicator> chunks_on_device(
+    const OptimOptions & o, const Units & units, Wire wire, Device & device, bool dct
+) {
+    return make_chunks_on_device(
+        units, device, parse_chunk(o.chunk), [&](int64_t n) { return values_per_chunk(o, n); },
+        wire, dct
+    );
+}
+
+static std::unique_ptr<DeviceReplicator>
+demo_on_device(const OptimOptions & o, const Units & units, Wire wire, Device & device) {
+    return chunks_on_device(o, units, wire, device, true);
+}
+
+static std::unique_ptr<DeviceReplicator>
+top_k_on_device(const OptimOptions & o, const Units & units, Wire wire, Device & device) {
+    return chunks_on_device(o, units, wire, device, false);
+}
+
+static std::unique_ptr<DeviceReplicator>
+rows_on_device(const OptimOptions &, const Units & units, Wire, Device & device) {
+    return make_rows_on_device(units, device);
+}
 
 std::vector<ReplicatorRow> & replicators() {
     static std::vector<ReplicatorRow> rows = {
@@ -17,46 +40,51 @@ std::vector<ReplicatorRow> & replicators() {
          .sparse               = true,
          .subtract_missed_mean = false,
          .make                 = make_demo,
-         .on_device            = make_demo_on_device,
+         .on_device            = demo_on_device,
          .on_graph             = make_demo_on_graph},
-        {.id     = 1,
-         .name   = "random",
-         .help   = "rows of the momentum, drawn at random each round",
-         .scheme = Scheme::momentum,
-         .rule   = "muon",
-         .wire   = "q8",
-         .make   = make_random},
-        {.id     = 2,
-         .name   = "striding",
-         .help   = "every n-th row of the momentum, shifted by one each round",
-         .scheme = Scheme::momentum,
-         .rule   = "muon",
-         .wire   = "q8",
-         .make   = make_striding},
-        {.id     = 3,
-         .name   = "slicing",
-         .help   = "a window of rows of the momentum that moves each round",
-         .scheme = Scheme::momentum,
-         .rule   = "muon",
-         .wire   = "q8",
-         .make   = make_slicing},
-        {.id     = 4,
-         .name   = "full",
-         .help   = "all gradients (baseline)",
-         .scheme = Scheme::gradient,
-         .rule   = "adamw",
-         .wire   = "fp32",
-         .dense  = true,
-         .make   = make_dense},
-        {.id     = 5,
-         .name   = "diloco",
-         .help   = "local steps, then the change of all weights",
-         .scheme = Scheme::local_steps,
-         .rule   = "adamw",
-         .wire   = "fp16",
-         .every  = 30,
-         .dense  = true,
-         .make   = make_dense},
+        {.id        = 1,
+         .name      = "random",
+         .help      = "rows of the momentum, drawn at random each round",
+         .scheme    = Scheme::momentum,
+         .rule      = "muon",
+         .wire      = "q8",
+         .make      = make_random,
+         .on_device = rows_on_device},
+        {.id        = 2,
+         .name      = "striding",
+         .help      = "every n-th row of the momentum, shifted by one each round",
+         .scheme    = Scheme::momentum,
+         .rule      = "muon",
+         .wire      = "q8",
+         .make      = make_striding,
+         .on_device = rows_on_device},
+        {.id        = 3,
+         .name      = "slicing",
+         .help      = "a window of rows of the momentum that moves each round",
+         .scheme    = Scheme::momentum,
+         .rule      = "muon",
+         .wire      = "q8",
+         .make      = make_slicing,
+         .on_device = rows_on_device},
+        {.id        = 4,
+         .name      = "full",
+         .help      = "all gradients (baseline)",
+         .scheme    = Scheme::gradient,
+         .rule      = "adamw",
+         .wire      = "fp32",
+         .dense     = true,
+         .make      = make_dense,
+         .on_device = rows_on_device},
+        {.id        = 5,
+         .name      = "diloco",
+         .help      = "local steps, then the change of all weights",
+         .scheme    = Scheme::local_steps,
+         .rule      = "adamw",
+         .wire      = "fp16",
+         .every     = 30,
+         .dense     = true,
+         .make      = make_dense,
+         .on_device = rows_on_device},
         {.id              = 6,
          .name            = "sparseloco",
          .help            = "local steps, then the largest changes of each chunk",
@@ -68,7 +96,8 @@ std::vector<ReplicatorRow> & replicators() {
          .outer_momentum  = 0.0f,
          .sparse          = true,
          .decays_residual = true,
-         .make            = make_top_k},
+         .make            = make_top_k,
+         .on_device       = top_k_on_device},
         {.id             = 8,
          .name           = "loco",
          .help           = "local steps; parts of the model take turns to exchange their change",
@@ -80,7 +109,8 @@ std::vector<ReplicatorRow> & replicators() {
          .outer_momentum = 0.0f,
          .correction     = 0.3f,
          .restores_norm  = true,
-         .make           = make_fragments},
+         .make           = make_fragments,
+         .on_device      = rows_on_device},
         {.id     = 7,
          .name   = "none",
          .help   = "nothing: each host trains alone (baseline)",

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "optim/decoupled.h"
+#include "optim/device/device-replicator.h"
 #include "optim/optim.h"
 #include "optim/wire/replicator.h"
 
@@ -21,8 +22,8 @@ enum class Scheme {
 
 using MakeReplicator =
     std::unique_ptr<Replicator>(const OptimOptions & options, const Shapes & shapes, Wire wire);
-using MakeOnDevice = std::unique_ptr<Optimizer>(
-    OptimizerParts parts, const OptimOptions & options, Wire wire, bool sign, Device & device
+using MakeOnDevice = std::unique_ptr<DeviceReplicator>(
+    const OptimOptions & options, const Units & units, Wire wire, Device & device
 );
 
 using MakeOnGraph = std::unique_ptr<Optimizer>(

@@ -10,6 +10,7 @@ folder=build-cuda
 source tools/dev/setup.sh
 gt_configure "$folder" -DGT_CUDA=ON -DGT_TESTS=OFF "-DGT_CUDA_ARCHS=$arch" "-DCMAKE_CUDA_ARCHITECTURES=$arch" \
     -DGGML_CUDA_FA=OFF "$@"
+grep -q '^GGML_CUDA_GRAPHS:BOOL=OFF' "$folder/CMakeCache.txt"  # see tools/dev/dependencies.cmake
 SECONDS=0
 cmake --build "$folder" --target programs
 say "built in $((SECONDS / 60)) minutes"

@@ -100,9 +100,9 @@ TextLoss of_chats(
 }
 
 void evaluate(const EvaluateFlags & f) {
+    Generator       generator(f.model, f.threads, f.lora);
     const auto      keys = open_gguf(f.model);
     const Tokenizer tokenizer(keys.get(), f.model);
-    Generator       generator(f.model, f.threads, f.lora);
     const int64_t   T = std::min(f.context, generator.context());
     TextLoss        sum;
     if (is_token_file(f.text.inputs[0])) {

@@ -185,17 +185,7 @@ HubDisk::read(const std::string & key, uint64_t version, uint64_t offset, uint64
     }
     name.unlock();  // the open file does not change any more
     Bytes out(length);
-    for (size_t done = 0; done < out.size();) {
-        const ssize_t n =
-            ::pread(file.fd(), out.data() + done, out.size() - done, off_t(offset + done));
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            fail_file("can't read", files_.path_of(key), n < 0 ? errno : EIO);
-        }
-        done += size_t(n);
-    }
+    read_at(file, offset, out, files_.path_of(key));
     return out;
 }
 

@@ -72,31 +72,6 @@ std::shared_ptr<HubUploads::Upload> HubUploads::open(const std::string & key, co
     return upload;
 }
 
-static void write_at(const fs::path & path, uint64_t offset, std::span<const uint8_t> data) {
-    const File file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (file.fd() < 0) {
-        fail_file("can't write", path, errno);
-    }
-    for (size_t done = 0; done < data.size();) {
-        const ssize_t n =
-            ::pwrite(file.fd(), data.data() + done, data.size() - done, off_t(offset + done));
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            fail_file("can't write", path, errno);
-        }
-        done += size_t(n);
-    }
-}
-
-static void flush(const fs::path & path) {
-    const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.fd() < 0 || ::fsync(file.fd()) != 0) {
-        fail_file("can't flush", path, errno);
-    }
-}
-
 // The sender starts over. REQUIRES: the upload's mutex is held.
 void HubUploads::fail(Upload & upload, const std::string & name) {
     upload.failed = true;
@@ -130,7 +105,8 @@ HubUploads::write(const std::string & key, const Range & range, std::span<const 
             fail(*upload, range.upload);
             throw StoreError("the hub has lost a part of this upload; send it again");
         }
-        write_at(upload->aside, begin, data);
+        const File file(::open(upload->aside.c_str(), O_WRONLY | O_CLOEXEC));
+        write_at(file, begin, data, upload->aside);
         upload->have[range.index] = true;
         upload->n_left--;
     }
@@ -140,7 +116,8 @@ HubUploads::write(const std::string & key, const Range & range, std::span<const 
     // all are there: give the file its name
     try {
         if (HubDisk::is_flushed(key)) {
-            flush(upload->aside);
+            const File file(::open(upload->aside.c_str(), O_RDONLY | O_CLOEXEC));
+            flush(file, upload->aside);
         }
         upload->outcome = disk_.adopt(upload->aside, key, upload->size);
         upload->done    = true;

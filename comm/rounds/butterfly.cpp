@@ -38,22 +38,20 @@ output_keys(const RunPaths & paths, const MessageId & id, std::span<const uint8_
     const int                n_shards = in.u16();
     std::vector<std::string> keys;
     for (size_t n = in.u16(); n > 0 && in.ok(); --n) {
-        keys.push_back(paths.shard(inputs, id.host, id.incarnation, n_shards + in.u16()));
+        keys.push_back(paths.shard({inputs, id.host, id.incarnation}, n_shards + in.u16()));
         in.u64();  // size
         in.key();
     }
     return in.at_end() ? keys : std::vector<std::string>();
 }
 
-static SealContext shard_context(
-    const RunKeys & keys, uint64_t index, const std::string & host, uint64_t incarnation, int number
-) {
+static SealContext shard_context(const RunKeys & keys, const MessageId & id, int number) {
     return {
         .run         = keys.run,
         .kind        = "shard",
-        .round       = index,
-        .host        = host,
-        .incarnation = incarnation,
+        .round       = id.index,
+        .host        = id.host,
+        .incarnation = id.incarnation,
         .part        = static_cast<uint32_t>(number)};
 }
 
@@ -61,19 +59,10 @@ static SealContext shard_context(
 void Butterfly::put(
     uint64_t index, uint64_t needed_until, int number, std::span<const uint8_t> bytes
 ) {
-    const uint64_t    incarnation = client_.incarnation();
-    const SealContext context     = shard_context(keys_, index, host_, incarnation, number);
-    const Bytes       sealed      = seal(keys_, context, bytes);
-    client_.count(sealed.size(), 0);
-    const std::string key = paths_.shard(index, host_, incarnation, number);
-    shards_[index][key]   = make_frame(
-          {.kind        = static_cast<uint8_t>(Kind::shard),
-           .run         = keys_.run,
-           .round       = index,
-           .host        = host_,
-           .incarnation = incarnation,
-           .payload     = sealed}
-      );
+    const MessageId   id{index, host_, client_.incarnation()};
+    const std::string key = paths_.shard(id, number);
+    shards_[index][key] = make_sealed(keys_, Kind::shard, shard_context(keys_, id, number), bytes);
+    client_.count(bytes.size() + kSealBytes, 0);
     upload_(key, shards_[index][key], needed_until);
 }
 
@@ -86,18 +75,13 @@ void Butterfly::put_back() {
 }
 
 std::optional<Bytes> Butterfly::get(uint64_t index, const Shard & shard, int number, Time give_up) {
+    const MessageId id{index, shard.host, shard.incarnation};
     while (true) {
         try {
-            const auto value =
-                store_.get(paths_.shard(index, shard.host, shard.incarnation, number), kShardPoll);
-            const auto frame = value ? parse_frame(*value) : std::nullopt;
-            auto       text =
-                frame
-                          ? open_sealed(
-                                keys_, shard_context(keys_, index, shard.host, shard.incarnation, number),
-                                frame->payload
-                            )
-                          : std::nullopt;
+            auto text = open_frame(
+                keys_, shard_context(keys_, id, number),
+                store_.get(paths_.shard(id, number), kShardPoll)
+            );
             if (text && text->size() == shard.size && digest256(*text) == shard.digest) {
                 return text;
             }

@@ -38,7 +38,7 @@ bool Fetcher::fetch(const Commit & commit) {
         for (int64_t i = begin; i < end; ++i) {
             const CommitMessage & message = *missing[static_cast<size_t>(i)];
             auto                  value =
-                store_.get(paths_.message(commit.index, message.host, message.incarnation));
+                store_.get(paths_.message({commit.index, message.host, message.incarnation}));
             if (value && value->size() == message.size && digest256(*value) == message.digest) {
                 const std::lock_guard lock(mutex);
                 n_bytes_ += value->size();
@@ -88,7 +88,7 @@ void Fetcher::reset() {
 }
 
 void Fetcher::put(uint64_t index, const Messages::value_type & held) {
-    store_.put(paths_.message(index, held.first, held.second.incarnation), held.second.value);
+    store_.put(paths_.message({index, held.first, held.second.incarnation}), held.second.value);
 }
 
 void Fetcher::put_back() {
@@ -111,7 +111,7 @@ void Fetcher::put_missing(const Chain & chain, uint64_t floor) {
             const CommitMessage * listed = commit ? commit->message_of(held.first) : nullptr;
             const bool            is_due = listed ? listed->where.empty() : index > chain.newest();
             if (is_due &&
-                !there.contains(paths_.message(index, held.first, held.second.incarnation))) {
+                !there.contains(paths_.message({index, held.first, held.second.incarnation}))) {
                 put(index, held);
             }
         }

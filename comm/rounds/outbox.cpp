@@ -83,9 +83,7 @@ std::deque<OpenedRound> Outbox::take_back(uint64_t first, uint64_t last) {
 void Outbox::write(WireWriter & out) const {
     out.u16(sent_.size());
     for (const SentMessage & sent : sent_) {
-        out.u64(sent.index);
-        out.u64(sent.step);
-        out.u64(sent.incarnation);
+        fields(out, sent.index, sent.step, sent.incarnation);
     }
 }
 
@@ -93,9 +91,7 @@ void Outbox::read(WireReader & in) {
     sent_.clear();
     for (size_t n = in.u16(); n > 0 && in.ok(); --n) {
         SentMessage sent;
-        sent.index       = in.u64();
-        sent.step        = in.u64();
-        sent.incarnation = in.u64();
+        fields(in, sent.index, sent.step, sent.incarnation);
         sent_.push_back(sent);
     }
 }

@@ -26,7 +26,8 @@ StorePeers::StorePeers(Store & store, const RunKeys & keys, const StorePeersOpti
                                                           .lost_after = options.lost_after,
                                                           .n_fetch    = options.n_fetch,
                                                           .observe    = options.observe,
-                                                          .restore    = [this] { restore(); }},
+                                                          .restore    = [this] { restore(); },
+                                                          .log        = options.log},
                                                          upload()
                                                      ) {
     if (options_.dense) {
@@ -146,6 +147,8 @@ Joined StorePeers::join(std::span<const uint8_t> mark, bool fresh) {
             }
         } catch (const StoreError &) {
             // retry
+        } catch (const Displaced & displaced) {
+            throw Error(displaced.what());  // there is no state to be saved
         }
         if (!start) {
             if (options_.joining) {
@@ -241,17 +244,21 @@ OpenedRound StorePeers::next() {
             }
         } catch (const StoreError &) {
             is_bad = true;
+        } catch (const Displaced & displaced) {
+            if (butterfly_ && butterfly_->is_busy()) {
+                throw Error(displaced.what());  // an exchange has no place in a mark
+            }
+            throw;
         }
         messages_.closed(client_.newest());
-        const bool is_stuck = client_.newest() > client_.index();  // a listed message is missing
         wait_or_give_up(
             since,
             format(
                 "for the commit of round %llu", static_cast<unsigned long long>(client_.index() + 1)
             ),
-            is_bad     ? kStorePause
-            : is_stuck ? kStuckPause
-                       : Millis(0)
+            is_bad                                               ? kStorePause
+            : client_.standing() == RoundClient::Standing::stuck ? kStuckPause
+                                                                 : Millis(0)
         );
     }
 }

@@ -7,44 +7,99 @@
 
 namespace gt {
 
+constexpr uint64_t kMostInFlight = 2;  // messages that a process may have sent before it ended
+
 Presence::Presence(Store & store, const RunKeys & keys, std::string host, bool observe)
     : store_(store), keys_(keys), paths_(keys.run), host_(std::move(host)), observe_(observe) {}
 
-void Presence::announce(const Commit * newest) {
+void Presence::announce(const Commit * newest, bool has_stopped) {
     if (observe_) {
         return;
     }
-    const CommitHost * me = newest ? newest->find(host_) : nullptr;
-    if (me) {
-        require_our_name(*me);
+    if (newest) {
+        require_our_name(*newest);
     }
-    const uint64_t known   = me ? me->incarnation : 0;
-    uint64_t       highest = std::max(incarnation_, known);
-    for (const std::string & key : store_.list(paths_.presences(host_))) {
-        const auto presence = paths_.parse_presence(key);
-        if (presence && presence->is_start() && is_next_incarnation(presence->incarnation, known)) {
-            highest = std::max(highest, presence->incarnation);
-        }
+    if (state_ == State::held && is_held(newest, has_stopped)) {
+        return;
     }
-    const PresenceKey hello{PresenceKey::Kind::hello, host_, highest + 1};
-    const Bytes       record = make_signed_record(keys_, head_of(hello), nonce_);
+    state_ = find_holder(newest) ? State::held : State::absent;
+    if (state_ == State::held && is_held(newest, has_stopped)) {
+        return;
+    }
+    const PresenceKey hello{PresenceKey::Kind::hello, host_, highest_ + 1};
+    const Bytes       record = make_signed_record(keys_, head_of(hello), keys_.process);
     if (store_.put(paths_.presence(hello), record, true)) {
-        incarnation_  = hello.incarnation;
-        is_announced_ = true;
+        incarnation_ = hello.incarnation;
+        state_       = State::announced;
     }
 }
 
-void Presence::require_our_name(const CommitHost & me) const {
-    if (me.removed) {
-        throw Error(
+// Looks for the newest incarnation of our name. True: a process that may be alive has announced it.
+bool Presence::find_holder(const Commit * newest) {
+    const CommitHost * me    = newest ? newest->find(host_) : nullptr;
+    const uint64_t     known = me ? me->incarnation : 0;
+    uint64_t           hello = 0, leave = 0;
+    for (const std::string & key : store_.list(paths_.presences(host_))) {
+        const auto presence = paths_.parse_presence(key);
+        if (presence && presence->is_start() && presence->incarnation <= known + kMaxStarts) {
+            uint64_t & last = presence->kind == PresenceKey::Kind::hello ? hello : leave;
+            last            = std::max(last, presence->incarnation);
+        }
+    }
+    highest_ = std::max({incarnation_, known, hello, leave});
+    const PresenceKey key{PresenceKey::Kind::hello, host_, hello};
+    const auto        value = hello > leave ? store_.get(paths_.presence(key)) : std::nullopt;
+    Key32             signer{};
+    const auto        body =
+        value ? parse_signed_record(keys_, head_of(key), *value, signer) : std::nullopt;
+    holder_ = {hello, newest ? newest->index : 0};
+    return body && signer == public_key(keys_.host_seed) &&
+           !std::ranges::equal(*body, keys_.process);
+}
+
+// False: nobody counts on the holder any more.
+bool Presence::is_held(const Commit * newest, bool has_stopped) const {
+    const std::string remedy = "; stop one of the two, or give this one its own name with --name";
+    if (!newest) {
+        throw Displaced("another process waits as '" + host_ + "' for the run to begin" + remedy);
+    }
+    const CommitHost * me = newest->find(host_);
+    if (me && me->incarnation == holder_.incarnation && me->last_listed != kNone &&
+        me->last_listed > holder_.since + kMostInFlight) {
+        throw Displaced(
+            format(
+                "another process takes part as '%s', last listed in round %llu", host_.c_str(),
+                static_cast<unsigned long long>(me->last_listed)
+            ) +
+            remedy
+        );
+    }
+    const bool is_gone = me && (me->incarnation > holder_.incarnation ||
+                                (me->incarnation == holder_.incarnation && !me->member));
+    return !is_gone && !has_stopped;
+}
+
+void Presence::require_our_name(const Commit & commit) const {
+    const CommitHost * me = observe_ ? nullptr : commit.find(host_);
+    if (!me) {
+        return;
+    }
+    if (me->removed) {
+        throw Displaced(
             "'" + host_ + "' was removed from the run (hub --remove); ask who runs the hub"
         );
     }
-    if (me.key != public_key(keys_.host_seed)) {
-        throw Error(
+    if (me->key != public_key(keys_.host_seed)) {
+        throw Displaced(
             "the run knows another machine as '" + host_ +
             "': choose another name with --name, or copy that machine's ggml-train/host-key from "
             "its config folder"
+        );
+    }
+    if (state_ == State::announced && me->incarnation > incarnation_) {
+        throw Displaced(
+            "another process takes part as '" + host_ +
+            "'; give each its own name with --name, or stop the other one"
         );
     }
 }
@@ -55,7 +110,7 @@ void Presence::tell(PresenceKey::Kind kind, uint64_t number, std::span<const uin
 }
 
 void Presence::leave() {
-    if (is_announced_) {
+    if (state_ == State::announced) {
         tell(PresenceKey::Kind::leave, incarnation_);
     }
 }
@@ -65,6 +120,9 @@ void Presence::ask(uint64_t index) {
 }
 
 void Presence::restored(uint64_t index) {
+    if (state_ == State::announced) {
+        tell(PresenceKey::Kind::hello, incarnation_, keys_.process);
+    }
     tell(PresenceKey::Kind::restored, index);
 }
 
@@ -82,28 +140,21 @@ bool Presence::is_member(const Commit * newest) const {
 
 bool Presence::admit(const Commit & commit, bool is_newest) {
     const CommitHost * me = commit.find(host_);
-    if (!me || !is_announced_) {
+    if (!me || state_ != State::announced) {
         return false;
-    }
-    require_our_name(*me);
-    if (me->incarnation > incarnation_) {
-        throw Error(
-            "another machine takes part as '" + host_ +
-            "'; give each its own name with --name, or stop the other one"
-        );
     }
     if (me->incarnation < incarnation_) {
         return false;  // not admitted yet
     }
     bool drop_residual = false;
-    if (!is_admitted_) {
+    if (!was_admitted_) {
         // From here on no message of a previous incarnation can be listed. If one was listed after
         // our state was saved, our residual still contains what it carried.
-        is_admitted_  = true;
+        was_admitted_ = true;
         drop_residual = last_sent_ && me->last_listed != kNone && me->last_listed > *last_sent_;
     }
     if (!me->member && is_newest) {
-        is_announced_ = false;  // removed after a long silence: announce again
+        forget();  // removed after a long silence: announce again
     }
     return drop_residual;
 }

@@ -6,7 +6,7 @@
 //   - the commits it returns form one chain, each index once, in order;
 //   - the messages of an index are those its commit lists, in its order, or a fault is returned;
 //   - every published message is settled once: listed, or left out.
-// Its parts: Chain (commits), Outbox (our messages), Presence (membership), Fetcher (messages).
+// round-join.cpp finds the place to start. Parts: Chain (commits), Outbox (our messages), Presence (membership), Fetcher (messages).
 #pragma once
 
 #include "comm/rounds/chain.h"
@@ -27,10 +27,21 @@ struct RoundClientOptions {
     bool        observe = false;      // follows the rounds, takes no part
 
     std::function<void()> restore;  // the store is lost: puts back what is not ours to know
+    std::function<void(const std::string & line)> log;
 };
 
 class RoundClient {
 public:
+    enum class Standing : uint8_t {
+        joining,    // has no place in the chain yet
+        replaying,  // applies rounds that have closed
+        waiting,    // until the run admits this host
+        member,     // the next round is to have its message
+        stuck,      // what the next commit lists can't be fetched
+        restoring,  // puts back what the store has lost
+        faulted,    // its state is invalid: it must join again
+    };
+
     // Puts a value, now or later; must retry until it succeeds or round `index` is closed.
     using Upload = std::function<void(const std::string & key, Bytes value, uint64_t index)>;
 
@@ -66,6 +77,8 @@ public:
     // message.
     void report(const Applied & applied);
 
+    Standing standing() const { return standing_; }
+
     // The index that publish will use.
     uint64_t next_index() const { return std::max(chain_.index(), outbox_.last_index()) + 1; }
 
@@ -92,11 +105,17 @@ private:
         const std::deque<ChainEntry> & chain, bool has_mark, bool fresh, Start & start
     ) const;
     bool needs_newer(const std::deque<ChainEntry> & chain, const CheckpointList & list, Time now);
-    bool look_ahead(Millis wait);
-    void cope(Fetcher::Trouble trouble);
-    void restore();
-    bool has_stopped(const Commit & newest, Time now);
-    bool restore_own(const std::deque<ChainEntry> & chain, Time now);
+    uint64_t    n_missed() const;
+    bool        is_near() const { return chain_.ahead().size() <= 2; }  // announces itself
+    void        approach(Time now);
+    void        progress();
+    void        stop(Fault fault);
+    void        announce(const Commit * newest, Time now);
+    bool        look_ahead(Millis wait);
+    void        cope(Fetcher::Trouble trouble);
+    void        restore();
+    bool        has_stopped(const Commit & newest, Time now);
+    bool        restore_own(const std::deque<ChainEntry> & chain, Time now);
     OpenedRound faulty() const;
     Fault       compare(const std::map<std::string, MessageHead> & heads) const;
     void        count(Fault fault);
@@ -111,7 +130,8 @@ private:
     Presence           presence_;
     Fetcher            fetcher_;
 
-    Fault                                     fault_      = Fault::none;  // until the next join
+    Standing                                  standing_   = Standing::joining;
+    Fault                                     fault_      = Fault::none;  // if faulted: why
     uint64_t                                  generation_ = 0;            // number of joins
     int                                       n_faults_   = 0;  // in a row, between listed messages
     std::map<uint64_t, Key32>                 heads_;           // digests of commits, by index
@@ -119,9 +139,11 @@ private:
     std::optional<std::pair<uint64_t, Key32>> own_;         // index and head of our own checkpoint
     std::optional<ChainEntry>                 own_commit_;  // of that index
     std::optional<Time>                       offered_;     // when it was put back
-    bool                                      is_lost_ = false;  // the store lacks what we hold
-    std::optional<uint64_t>                   asked_;  // for a checkpoint of this index or later
-    uint64_t                                  least_checkpoint_ = 0, newest_then_ = kNone;
+    uint64_t                                  n_replayed_ = 0;  // since joining or returning
+    uint64_t far_ = 0, look_at_ = 0;  // rounds to replay when we looked; when to look again
+    bool     is_helped_ = false;      // the others wait for us
+    std::optional<uint64_t> asked_;   // for a checkpoint of this index or later
+    uint64_t                least_checkpoint_ = 0, newest_then_ = kNone;
     Time                    moved_{};       // when the newest commit became newest_then_
     std::deque<OpenedRound> settled_;       // of rounds that joining skipped
     MessageHead             head_of_next_;  // as report() set it

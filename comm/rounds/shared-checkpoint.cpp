@@ -36,15 +36,9 @@ SliceWriter::SliceWriter(
 Bytes SliceWriter::sealed_piece() const {
     const size_t begin = std::min(bytes_.size(), next_ * piece_bytes_);
     const size_t n     = std::min(piece_bytes_, bytes_.size() - begin);
-    const Bytes  sealed =
-        seal(keys_, context_of(keys_, id_, next_, n_pieces_), std::span(bytes_).subspan(begin, n));
-    return make_frame(
-        {.kind        = static_cast<uint8_t>(Kind::piece),
-         .run         = keys_.run,
-         .round       = id_.index,
-         .host        = id_.host,
-         .incarnation = id_.incarnation,
-         .payload     = sealed}
+    return make_sealed(
+        keys_, Kind::piece, context_of(keys_, id_, next_, n_pieces_),
+        std::span(bytes_).subspan(begin, n)
     );
 }
 
@@ -59,17 +53,13 @@ Bytes SliceWriter::ready_record() const {
 }
 
 bool SliceWriter::step() {
-    const RunPaths    paths(keys_.run);
-    const bool        is_last = next_ == n_pieces_;
-    const std::string pieces  = paths.pieces(id_.index, id_.slice, id_.host, id_.incarnation);
+    const RunPaths  paths(keys_.run);
+    const MessageId id{id_.index, id_.host, id_.incarnation};
+    const bool      is_last = next_ == n_pieces_;
     if (pending_.empty()) {
         pending_ = is_last ? ready_record() : sealed_piece();
     }
-    store_.put(
-        is_last ? paths.ready(id_.index, id_.slice, id_.host, id_.incarnation)
-                : paths.piece(pieces, static_cast<int>(next_)),
-        pending_
-    );
+    store_.put(is_last ? paths.ready(id, id_.slice) : paths.piece(id, id_.slice, next_), pending_);
     pending_.clear();
     ++next_;
     return !is_last;
@@ -87,14 +77,11 @@ Bytes read_slice(Store & store, const RunKeys & keys, const CheckpointList & lis
     const CheckpointSlice & about = list.slices.at(static_cast<size_t>(slice));
     const SliceId           id{list.index, slice, about.host, about.incarnation};
     const RunPaths          paths(keys.run);
-    const std::string       pieces = paths.pieces(id.index, slice, id.host, id.incarnation);
     Bytes                   out;
     for (uint32_t i = 0; i < about.n_pieces; ++i) {
-        const auto value = store.get(paths.piece(pieces, static_cast<int>(i)));
-        const auto frame = value ? parse_frame(*value) : std::nullopt;
-        const auto text =
-            frame ? open_sealed(keys, context_of(keys, id, i, about.n_pieces), frame->payload)
-                  : std::nullopt;
+        const auto value =
+            store.get(paths.piece({list.index, about.host, about.incarnation}, slice, i));
+        const auto text = open_frame(keys, context_of(keys, id, i, about.n_pieces), value);
         if (!text || out.size() + text->size() > about.size) {
             throw StoreError(format(
                 "shared checkpoint: piece %u of slice %d by %s is %s; retrying", i, slice,

@@ -195,11 +195,7 @@ bool DirectStore::have_others_left() {
         const std::lock_guard lock(mutex_);
         newest = newest_;
     }
-    return !newest ||
-           std::all_of(newest->hosts.begin(), newest->hosts.end(), [&](const CommitHost & host) {
-               return !host.member || host.name == options_.name ||
-                      hub_.get(paths_.leave(host.name, host.incarnation)).has_value();
-           });
+    return !newest || CommitLog(hub_, options_.keys).have_left(*newest, options_.name);
 }
 
 // The message that `peer` will send next, if it is a member and we do not have it yet.

@@ -8,7 +8,7 @@
 // Read next: protocol.md, "Star or direct".
 #pragma once
 
-#include "comm/sequencer/membership.h"
+#include "comm/sequencer/commit-log.h"
 #include "comm/store/store.h"
 
 #include <atomic>

@@ -1,12 +1,11 @@
 // comm/run/host-key.cpp — see host-key.h.
 #include "comm/run/host-key.h"
 
-#include "ggml-train/base/file.h"
-
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace gt {
@@ -40,6 +39,27 @@ static void make_host_key(const std::string & path) {
         );
     }
 }
+
+// What a copy of the file does not have: this start of this machine, and the file itself.
+static Key32 identity_of(const std::string & path) {
+    std::ifstream in("/proc/sys/kernel/random/boot_id");
+    std::string   text;
+    struct stat   file {};
+    if (!std::getline(in, text) || ::stat(path.c_str(), &file) != 0) {
+        return new_secret();
+    }
+    text += format(" %ju %ju", uintmax_t(file.st_dev), uintmax_t(file.st_ino));
+    return digest256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+}
+
+NameLock::NameLock(const std::string & folder, uint64_t run, const std::string & name)
+    : path_(folder + format("/%016jx-%s.lock", uintmax_t(run), name.c_str())),
+      lock_(
+          path_,
+          "another process of this machine takes part in the run as '" + name +
+              "'; stop it, or give this one its own name with --name"
+      ),
+      process_(identity_of(path_)) {}
 
 Key32 load_host_key(const std::string & path) {
     if (!std::filesystem::exists(path)) {

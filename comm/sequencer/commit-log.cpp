@@ -46,6 +46,13 @@ bool CommitLog::has_all_until(uint64_t index) const {
     return true;
 }
 
+bool CommitLog::have_left(const Commit & commit, const std::string & except) const {
+    return std::all_of(commit.hosts.begin(), commit.hosts.end(), [&](const CommitHost & host) {
+        return !host.member || host.name == except ||
+               store_.get(paths_.leave(host.name, host.incarnation));
+    });
+}
+
 bool CommitLog::put_back(const ChainEntry & entry) const {
     const Bytes value = encode_commit(keys_, entry.commit);
     GT_CHECK(digest256(value) == entry.digest, "a commit is encoded differently than before");

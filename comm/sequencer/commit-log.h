@@ -33,6 +33,9 @@ public:
     // Whether all commits from the floor to `index` are in the store. Lists keys.
     [[nodiscard]] bool has_all_until(uint64_t index) const;
 
+    // Whether all members of this commit, but for `except`, have left the run.
+    [[nodiscard]] bool have_left(const Commit & commit, const std::string & except = "") const;
+
     // Puts a commit that the store has lost. False: another one is in its place.
     bool put_back(const ChainEntry & entry) const;
 

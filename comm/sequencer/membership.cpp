@@ -200,8 +200,11 @@ bool Membership::is_live(const CommitHost & host, Time now) const {
 }
 
 bool Membership::is_awaited(const CommitHost & host, Time now) const {
-    const auto n = std::min(kHistory, open_index() - host.since - 1);  // rounds as a member
-    return is_live(host, now) && 2u * static_cast<unsigned>(std::popcount(host.history)) >= n;
+    const auto n      = std::min(kHistory, open_index() - host.since - 1);  // rounds as a member
+    const bool is_new = host.since > 0 && n < kHistory &&
+                        (host.last_listed == kNone || host.last_listed <= host.since);
+    return is_live(host, now) &&
+           (is_new || 2u * static_cast<unsigned>(std::popcount(host.history)) >= n);
 }
 
 // Time that messages take; 0: unknown.

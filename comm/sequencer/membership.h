@@ -4,7 +4,8 @@
 // is the result. Equal events give equal commits. Driven by sequencer.h.
 //
 // A round closes when all *awaited* members have sent, or at the deadline with a quorum. A member is
-// awaited if it was listed in at least half of the last eight rounds, or of those since it joined.
+// awaited if it was listed in at least half of the last eight rounds, or of those since it joined, and
+// until it is listed, in its first eight rounds: it may still replay some, hardly faster than they close.
 // A host that is four times slower is not awaited, but its message is listed if it arrives in time.
 // The deadline is `deadline_factor` times the median time that messages of the last rounds of the same
 // phase took, from the opening of the round they were begun in: this one or, with overlap, the one

@@ -16,25 +16,25 @@ Sequencer::Sequencer(Store & store, const RunKeys & keys, const SequencerOptions
     : store_(store), keys_(keys), options_(options), paths_(keys.run), log_(store_, keys_),
       membership_(options.membership), retention_(store_, keys_) {
     GT_CHECK(valid_host_name(options_.name), "invalid name of a sequencer");
-    leads_ = !options_.elected;
-    epoch_ = leads_ ? 1 : 0;  // a hub needs no epoch record
+    epoch_ = options_.elected ? 0 : 1;  // a hub needs no epoch record
 }
 
 bool Sequencer::poll(Time now) {
-    if (!loaded_) {
+    if (state_ == State::loading) {
         load(now);
     }
-    if (!leads_ && !follow(now)) {
+    if (state_ == State::following && !follow(now)) {
         return false;
     }
     // read what hosts have put
     look_for_settings();
     const Millis each = membership_.head() ? options_.presence_poll
                                            : std::min(options_.presence_poll, Millis(1'000));
-    if (!listed_ || now - looked_ >= each) {
+    if (!looked_ || now - *looked_ >= each) {
         look_for_presences(now);
     }
-    if (adopt_restored()) {
+    if (must_restore()) {
+        restart();
         load(now);
     }
     const double pace_ms = membership_.head() ? double(membership_.head()->pace_ms) : 0;
@@ -59,7 +59,7 @@ void Sequencer::load(Time now) {
             take_presence(key, now);
         }
     }
-    adopt_restored();
+    const bool is_restored = adopt_restored();
     // read the chain
     const std::deque<ChainEntry> chain = log_.load();
     for (const ChainEntry & entry : chain) {
@@ -68,28 +68,33 @@ void Sequencer::load(Time now) {
     retention_.start(log_.floor());
     const uint64_t first    = chain.empty() ? 0 : chain.front().commit.index;
     const uint64_t complete = chain.empty() ? kNone : chain.back().commit.complete_at;
-    if (is_restored_ || (first > 0 && (complete == kNone || complete < first))) {
+    if (is_restored || (first > 0 && (complete == kNone || complete < first))) {
         membership_.restored();
     }
-    is_restored_ = false;
-    moved_       = now;
-    loaded_      = true;
+    moved_ = now;
+    state_ = leads() ? State::leading : State::following;
 }
 
 void Sequencer::restart() {
-    loaded_     = false;
-    listed_     = false;
+    state_      = State::loading;
     membership_ = Membership(options_.membership);
+    looked_.reset();
     presences_.clear();
-    pending_.reset();
 }
 
-// Hosts have put back commits that the store had lost. The chain continues behind them: the floor is the
-// first that leads there, and what was written without them is void. True: the chain must be read again.
-bool Sequencer::adopt_restored() {
+// Hosts have put back commits that the store had lost.
+bool Sequencer::must_restore() {
     const auto & head = membership_.head();
-    if (!restored_ || (head && *restored_ <= head->index && log_.has_all_until(head->index))) {
+    if (head && restored_ && *restored_ <= head->index && log_.has_all_until(head->index)) {
         restored_.reset();  // nothing is lost
+    }
+    return restored_.has_value();
+}
+
+// The chain continues behind what hosts have put back: the floor is the first commit that leads there, and
+// what was written without them is void.
+bool Sequencer::adopt_restored() {
+    if (!restored_) {
         return false;
     }
     uint64_t from = *std::exchange(restored_, std::nullopt);
@@ -99,25 +104,19 @@ bool Sequencer::adopt_restored() {
     if (from > log_.floor()) {
         retention_.raise(from);
     }
-    restart();
-    is_restored_ = true;
     return true;
 }
 
 void Sequencer::advance(const ChainEntry & entry, Time now) {
     membership_.advance(entry.commit, entry.digest, now);
     retention_.commit(entry.commit);
-    epoch_   = std::max(epoch_, entry.commit.epoch);
-    moved_   = now;
-    pending_ = std::nullopt;
+    epoch_ = std::max(epoch_, entry.commit.epoch);
+    moved_ = now;
     refused_.clear();
 }
 
 // Takes a commit, ours or another writer's. A higher epoch than ours: we do not lead any more.
 void Sequencer::take(const ChainEntry & entry, Time now) {
-    if (options_.elected && entry.commit.epoch > epoch_) {
-        leads_ = false;
-    }
     const auto & head = membership_.head();
     if (head && entry.commit.n_undone == 0 && entry.commit.previous != membership_.head_digest()) {
         restart();
@@ -125,6 +124,7 @@ void Sequencer::take(const ChainEntry & entry, Time now) {
         );
     }
     advance(entry, now);
+    state_ = leads() ? State::leading : State::following;
 }
 
 bool Sequencer::catch_up(Time now) {
@@ -142,7 +142,7 @@ bool Sequencer::follow(Time now) {
     Millis       timeout = std::max(options_.takeover_after, 2 * pace);
     timeout += timeout / kTurns * static_cast<int>(digest64(options_.name) % kTurns);
     const bool has_begun = membership_.head().has_value();
-    if (now - looked_ < timeout / 16 && has_begun) {
+    if (looked_ && now - *looked_ < timeout / 16 && has_begun) {
         return false;
     }
     looked_ = now;
@@ -174,9 +174,9 @@ bool Sequencer::claim(Time now) {
     if (!store_.put(paths_.epoch(newest + 1), make_record(keys_, head, {}), true)) {
         return false;
     }
-    epoch_ = seen_epoch_ = newest + 1;
-    leads_               = true;
-    listed_              = false;
+    epoch_ = seen_epoch_ = claimed_ = newest + 1;
+    state_                          = State::leading;
+    looked_.reset();
     return true;
 }
 
@@ -204,7 +204,6 @@ void Sequencer::look_for_presences(Time now) {
             take_presence(key, now);
         }
     }
-    listed_ = true;
 }
 
 void Sequencer::note(const std::string & key, Time now) {
@@ -303,7 +302,7 @@ void Sequencer::refuse(const std::string & what) {
 
 // A message in the store, or one that a second member holds.
 std::optional<SeenMessage> Sequencer::find_message(const MessageId & id) {
-    const auto value = store_.get(paths_.message(id.index, id.host, id.incarnation));
+    const auto value = store_.get(paths_.message(id));
     const auto head  = value ? parse_message_head(keys_.run, id, *value) : std::nullopt;
     if (head && (!keys_.can_read || open_message(keys_, id, *value)) &&
         is_signed_message(membership_.head()->find(id.host)->key, keys_.run, id, *value)) {
@@ -335,7 +334,7 @@ void Sequencer::look_for_slices() {
         }
         CheckpointSlice slice = order.slices()[i];
         const auto      value = store_.get(
-                 paths_.ready(order.index(), static_cast<int>(i), slice.host, slice.incarnation)
+                 paths_.ready({order.index(), slice.host, slice.incarnation}, static_cast<int>(i))
              );
         const RecordHead head{Kind::ready, order.index(), slice.host, slice.incarnation};
         const auto       body = value ? parse_record(keys_, head, *value) : std::nullopt;
@@ -357,13 +356,14 @@ void Sequencer::look_for_slices() {
 }
 
 bool Sequencer::close(Time now) {
-    if (pending_) {
+    if (state_ == State::writing) {
         // An earlier put may have succeeded, or may still be under way: put only the same bytes.
-        const auto there = log_.read(pending_index_);
+        const uint64_t index = membership_.open_index();
+        const auto     there = log_.read(index);
         if (!there) {
-            store_.put(paths_.commit(pending_index_), *pending_, true);
+            store_.put(paths_.commit(index), pending_, true);
         }
-        const auto entry = there ? there : log_.read(pending_index_);
+        const auto entry = there ? there : log_.read(index);
         if (entry) {
             take(*entry, now);
         }
@@ -386,8 +386,8 @@ bool Sequencer::write(Commit commit, Time now) {
         refuse("our own " + why);
         return false;
     }
-    pending_       = std::move(value);
-    pending_index_ = commit.index;
+    pending_ = std::move(value);
+    state_   = State::writing;
     return close(now);
 }
 

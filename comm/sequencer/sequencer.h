@@ -41,12 +41,20 @@ public:
     // Called by a hub for every new key, so that presences are seen before the next listing.
     void note(const std::string & key, Time now);
 
-    bool                          leads() const { return leads_; }
+    enum class State : uint8_t {
+        loading,    // is to read the chain
+        following,  // another sequencer leads
+        leading,
+        writing,  // the put of a commit may have failed: the same bytes are put again
+    };
+    State state() const { return state_; }
+    bool  leads() const { return !options_.elected || (claimed_ != 0 && claimed_ == epoch_); }
     const std::optional<Commit> & head() const { return membership_.head(); }
 
 private:
     void                       load(Time now);
     void                       restart();
+    bool                       must_restore();
     bool                       adopt_restored();
     bool                       follow(Time now);
     bool                       catch_up(Time now);
@@ -72,16 +80,15 @@ private:
     Membership       membership_;
     Retention        retention_;
 
-    bool                    loaded_ = false, leads_ = false, listed_ = false, has_settings_ = false;
-    uint64_t                epoch_ = 0, seen_epoch_ = 0;
-    Time                    moved_{}, looked_{};
-    std::optional<uint64_t> restored_;             // hosts have put back commits up to this one
-    bool                    is_restored_ = false;  // and the chain is to be read again
-    std::set<std::string>   presences_;            // keys that were read
-    std::set<std::string>   refused_;              // of the open round, to report each once
-    std::optional<Bytes>
-             pending_;  // a commit whose put may have failed: the same bytes are put again
-    uint64_t pending_index_ = 0;
+    State               state_        = State::loading;
+    bool                has_settings_ = false;
+    uint64_t            epoch_ = 0, seen_epoch_ = 0, claimed_ = 0;  // claimed_: ours
+    Time                moved_{};
+    std::optional<Time> looked_;  // for presences or, following, for commits; none: look at once
+    std::optional<uint64_t> restored_;   // hosts have put back commits up to this one
+    std::set<std::string>   presences_;  // keys that were read
+    std::set<std::string>   refused_;    // of the open round, to report each once
+    Bytes                   pending_;    // if writing: the commit of open_index()
 };
 
 }  // namespace gt

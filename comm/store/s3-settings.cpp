@@ -93,12 +93,11 @@ S3Settings s3_settings(const S3StoreOptions & options) {
         );
     }
     s.region = first_of(
-        {options.region, query["region"], variable("AWS_REGION"), variable("AWS_DEFAULT_REGION"),
-         "us-east-1"}
+        {query["region"], variable("AWS_REGION"), variable("AWS_DEFAULT_REGION"), "us-east-1"}
     );
     s.endpoint = first_of(
-        {options.endpoint, query["endpoint"], variable("AWS_ENDPOINT_URL_S3"),
-         variable("AWS_ENDPOINT_URL"), "https://s3." + s.region + ".amazonaws.com"}
+        {query["endpoint"], variable("AWS_ENDPOINT_URL_S3"), variable("AWS_ENDPOINT_URL"),
+         "https://s3." + s.region + ".amazonaws.com"}
     );
     while (s.endpoint.ends_with("/")) {
         s.endpoint.pop_back();
@@ -108,7 +107,7 @@ S3Settings s3_settings(const S3StoreOptions & options) {
     }
     s.access_key    = first_of({options.access_key, variable("AWS_ACCESS_KEY_ID")});
     s.secret_key    = first_of({options.secret_key, variable("AWS_SECRET_ACCESS_KEY")});
-    s.session_token = first_of({options.session_token, variable("AWS_SESSION_TOKEN")});
+    s.session_token = variable("AWS_SESSION_TOKEN");
     if (s.access_key.empty() || s.secret_key.empty()) {
         auto file       = credentials();
         s.access_key    = file["aws_access_key_id"];

@@ -49,46 +49,54 @@ static void sync_folder(const fs::path & folder) {
     }
 }
 
+void read_at(const File & file, uint64_t offset, std::span<uint8_t> out, const fs::path & path) {
+    for (size_t done = 0; done < out.size();) {
+        const ssize_t n =
+            ::pread(file.fd(), out.data() + done, out.size() - done, off_t(offset + done));
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            fail_file("can't read", path, n < 0 ? errno : EIO);
+        }
+        done += size_t(std::max<ssize_t>(n, 0));
+    }
+}
+
+void write_at(
+    const File & file, uint64_t offset, std::span<const uint8_t> data, const fs::path & path
+) {
+    if (file.fd() < 0) {
+        fail_file("can't write", path, errno);
+    }
+    for (size_t done = 0; done < data.size();) {
+        const ssize_t n =
+            ::pwrite(file.fd(), data.data() + done, data.size() - done, off_t(offset + done));
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            fail_file("can't write", path, n < 0 ? errno : EIO);
+        }
+        done += size_t(std::max<ssize_t>(n, 0));
+    }
+}
+
+void flush(const File & file, const fs::path & path) {
+    if (file.fd() < 0 || ::fsync(file.fd()) != 0) {
+        fail_file("can't flush", path, errno);
+    }
+}
+
 std::optional<Bytes> read_file(const fs::path & path) {
     const File  file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat info {};
     if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0 || !S_ISREG(info.st_mode)) {
         return std::nullopt;
     }
-    Bytes  value(size_t(info.st_size));
-    size_t done = 0;
-    while (done < value.size()) {
-        const ssize_t n = ::read(file.fd(), value.data() + done, value.size() - done);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            fail_file("can't read", path, n < 0 ? errno : EIO);
-        }
-        done += size_t(n);
-    }
+    Bytes value(size_t(info.st_size));
+    read_at(file, 0, value, path);
     return value;
 }
 
 static bool same_content(const fs::path & a, const fs::path & b) {
-    const File fa(::open(a.c_str(), O_RDONLY | O_CLOEXEC)),
-        fb(::open(b.c_str(), O_RDONLY | O_CLOEXEC));
-    Bytes       ba(64 * 1024), bb(64 * 1024);
-    struct stat ia {
-    }, ib{};
-    if (fa.fd() < 0 || fb.fd() < 0 || ::fstat(fa.fd(), &ia) != 0 || ::fstat(fb.fd(), &ib) != 0 ||
-        ia.st_size != ib.st_size) {
-        return false;
-    }
-    for (off_t at = 0; at < ia.st_size;) {
-        const ssize_t na = ::pread(fa.fd(), ba.data(), ba.size(), at);
-        const ssize_t nb = ::pread(fb.fd(), bb.data(), bb.size(), at);
-        if (na <= 0 || na != nb || std::memcmp(ba.data(), bb.data(), size_t(na)) != 0) {
-            return false;
-        }
-        at += na;
-    }
-    return true;
+    std::error_code failed;
+    return fs::file_size(a, failed) == fs::file_size(b, failed) && !failed &&
+           read_file(a) == read_file(b);
 }
 
 // Creates the folder and calls; again if another host's remove() deletes the empty folder meanwhile.
@@ -208,29 +216,17 @@ fs::path FileStore::new_aside() const {
     return root_ / "=tmp" / format("%016llx-%d-%llu", (unsigned long long) own, pid, n);
 }
 
-fs::path FileStore::write_aside(std::span<const uint8_t> value, bool flush) const {
+fs::path FileStore::write_aside(std::span<const uint8_t> value, bool flush_it) const {
     const fs::path aside = new_aside();
     const File     file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode_));
-    if (file.fd() < 0) {
-        fail_file("can't write", aside, errno);
-    }
-    size_t done = 0;
-    while (done < value.size()) {
-        const ssize_t n = ::write(file.fd(), value.data() + done, value.size() - done);
-        if (n < 0 && errno == EINTR) {
-            continue;
+    try {
+        write_at(file, 0, value, aside);
+        if (flush_it) {
+            flush(file, aside);
         }
-        if (n <= 0) {
-            const int code = errno;
-            ::unlink(aside.c_str());
-            fail_file("can't write", aside, code);
-        }
-        done += size_t(n);
-    }
-    if (flush && ::fsync(file.fd()) != 0) {
-        const int code = errno;
+    } catch (const StoreError &) {
         ::unlink(aside.c_str());
-        fail_file("can't flush", aside, code);
+        throw;
     }
     return aside;
 }

@@ -22,7 +22,7 @@ public:
     void                     remove(const std::string & key) override;
 
     // Writes a value to a file in "=tmp".
-    std::filesystem::path write_aside(std::span<const uint8_t> value, bool flush = true) const;
+    std::filesystem::path write_aside(std::span<const uint8_t> value, bool flush_it = true) const;
     // An unused name in "=tmp".
     std::filesystem::path new_aside() const;
     // Gives a file in "=tmp" its name, or removes it and returns false as put does.
@@ -64,5 +64,17 @@ public:
 private:
     int fd_;
 };
+
+// Each throws StoreError if it fails.
+void read_at(
+    const File & file, uint64_t offset, std::span<uint8_t> out, const std::filesystem::path & path
+);
+void write_at(
+    const File &                  file,
+    uint64_t                      offset,
+    std::span<const uint8_t>      data,
+    const std::filesystem::path & path
+);
+void flush(const File & file, const std::filesystem::path & path);
 
 }  // namespace gt

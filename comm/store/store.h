@@ -94,11 +94,8 @@ int connections_of(size_t n_hosts);
 
 struct S3StoreOptions : LinkOptions {
     std::string url;         // s3://bucket[/prefix][?endpoint=URL&region=NAME]
-    std::string endpoint;    // empty: from url, AWS_ENDPOINT_URL, else AWS itself
-    std::string region;      // empty: from url, AWS_REGION, AWS_DEFAULT_REGION, else us-east-1
     std::string access_key;  // empty: AWS_ACCESS_KEY_ID, else ~/.aws/credentials
     std::string secret_key;
-    std::string session_token;
     size_t      range_bytes     = 8 << 20;  // larger values are sent as multipart uploads
     uint64_t    max_value_bytes = 1ull << 30;
 };

@@ -8,8 +8,6 @@
 
 namespace gt {
 
-constexpr size_t kMaxWhere = 128;
-
 // Slices have about the same size: a writer that lies about its own changes nothing.
 uint64_t CheckpointList::n_bytes() const {
     std::vector<uint64_t> sizes;
@@ -57,53 +55,51 @@ write_places(WireWriter & out, const Commit & commit, const std::vector<std::str
     }
 }
 
+// The fields of each table; as above: to write and to read.
+template <class Io, class Start>
+static void start_fields(Io & io, Start & c) {
+    fields(io, c.epoch, c.step, c.phase, c.previous, c.n_undone, c.pace_ms, c.outputs_pace_ms);
+    fields(io, c.state_index, c.state_digest, c.complete_at, c.validator);
+}
+template <class Io, class Host, class Flag>
+static void host_fields(Io & io, Host & host, Flag & flag) {
+    fields(io, host.name, host.key, host.incarnation, flag, host.since, host.last_listed);
+    fields(io, host.history);
+}
+template <class Io, class Message>
+static void message_fields(Io & io, Message & m) {
+    fields(io, m.incarnation, m.weight, m.size, m.digest, m.where);
+}
+template <class Io, class List>
+static void list_fields(Io & io, List & list) {
+    fields(io, list.index, list.step, list.state_digest, list.head);
+}
+template <class Io, class Slice>
+static void slice_fields(Io & io, Slice & slice) {
+    fields(io, slice.host, slice.incarnation, slice.size, slice.n_pieces, slice.digest);
+}
+
 Bytes encode_commit(const RunKeys & keys, const Commit & commit) {
     WireWriter out;
-    out.u64(commit.epoch);
-    out.u64(commit.step);
-    out.u8(static_cast<uint8_t>(commit.phase));
-    out.raw(commit.previous);
-    out.u64(commit.n_undone);
-    out.u32(commit.pace_ms);
-    out.u32(commit.outputs_pace_ms);
-    out.u64(commit.state_index);
-    out.u64(commit.state_digest);
-    out.u64(commit.complete_at);
-    out.text(commit.validator);
+    start_fields(out, commit);
     out.u16(commit.hosts.size());
     for (const CommitHost & host : commit.hosts) {
-        out.text(host.name);
-        out.raw(host.key);
-        out.u64(host.incarnation);
-        out.u8(host.removed ? 2 : host.member ? 1 : 0);
-        out.u64(host.since);
-        out.u64(host.last_listed);
-        out.u8(host.history);
+        const uint8_t flag = host.removed ? 2 : host.member ? 1 : 0;
+        host_fields(out, host, flag);
     }
     out.u16(commit.messages.size());
     for (const CommitMessage & message : commit.messages) {
         out.u16(place_of(commit, message.host));
-        out.u64(message.incarnation);
-        out.u64(message.weight);
-        out.u64(message.size);
-        out.raw(message.digest);
-        out.text(message.where);
+        message_fields(out, message);
     }
     write_places(out, commit, commit.diverged);
     write_places(out, commit, commit.writers);
     out.u8(commit.complete ? 1 : 0);
     if (commit.complete) {
-        out.u64(commit.complete->index);
-        out.u64(commit.complete->step);
-        out.u64(commit.complete->state_digest);
-        out.raw(commit.complete->head);
+        list_fields(out, *commit.complete);
         out.u16(commit.complete->slices.size());
         for (const CheckpointSlice & slice : commit.complete->slices) {
-            out.text(slice.host);
-            out.u64(slice.incarnation);
-            out.u64(slice.size);
-            out.u32(slice.n_pieces);
-            out.raw(slice.digest);
+            slice_fields(out, slice);
         }
     }
     GT_CHECK(commit.hosts.size() <= kMaxHosts, "a commit lists at most kMaxHosts hosts");
@@ -149,19 +145,8 @@ private:
     }
 
     void read_start() {
-        commit_.epoch           = in_.u64();
-        commit_.step            = in_.u64();
-        const uint8_t phase     = in_.u8();
-        commit_.phase           = static_cast<Phase>(phase);
-        commit_.previous        = in_.key();
-        commit_.n_undone        = in_.u64();
-        commit_.pace_ms         = in_.u32();
-        commit_.outputs_pace_ms = in_.u32();
-        commit_.state_index     = in_.u64();
-        commit_.state_digest    = in_.u64();
-        commit_.complete_at     = in_.u64();
-        commit_.validator       = in_.text(kMaxHostNameSize);
-        require(phase <= static_cast<uint8_t>(Phase::outputs), "unknown phase");
+        start_fields(in_, commit_);
+        require(commit_.phase <= Phase::outputs, "unknown phase");
         require(
             commit_.n_undone <= commit_.index - std::min<uint64_t>(commit_.index, 1),
             "it undoes more commits than there are"
@@ -177,15 +162,10 @@ private:
         const size_t          n = count(kMaxHosts, "too many hosts");
         for (size_t i = 0; i < n && in_.ok(); ++i) {
             CommitHost host;
-            host.name          = in_.text(kMaxHostNameSize);
-            host.key           = in_.key();
-            host.incarnation   = in_.u64();
-            const uint8_t flag = in_.u8();
-            host.member        = flag == 1;
-            host.removed       = flag == 2;
-            host.since         = in_.u64();
-            host.last_listed   = in_.u64();
-            host.history       = in_.u8();
+            uint8_t    flag = 0;
+            host_fields(in_, host, flag);
+            host.member  = flag == 1;
+            host.removed = flag == 2;
             require(flag <= 2, "unknown flag");
             require(valid_host_name(host.name), "invalid host name");
             require(names.insert(host.name).second, "a host is listed twice");
@@ -212,13 +192,9 @@ private:
             if (!in_.ok()) {
                 return;
             }
-            next                = place + 1;
-            message.host        = commit_.hosts[place].name;
-            message.incarnation = in_.u64();
-            message.weight      = in_.u64();
-            message.size        = in_.u64();
-            message.digest      = in_.key();
-            message.where       = in_.text(kMaxWhere);
+            next         = place + 1;
+            message.host = commit_.hosts[place].name;
+            message_fields(in_, message);
             require(message.weight >= 1 && message.weight <= kMaxWeight, "invalid weight");
             require(message.size <= kMaxSize, "invalid size");
             commit_.messages.push_back(std::move(message));
@@ -245,20 +221,13 @@ private:
             return;
         }
         CheckpointList list;
-        list.index        = in_.u64();
-        list.step         = in_.u64();
-        list.state_digest = in_.u64();
-        list.head         = in_.key();
+        list_fields(in_, list);
         require(list.index < commit_.index, "its checkpoint is newer than the commit");
         require(commit_.complete_at == commit_.index, "complete_at is not this commit");
         const size_t n = count(kMaxSlices, "too many checkpoint slices");
         for (size_t i = 0; i < n && in_.ok(); ++i) {
             CheckpointSlice slice;
-            slice.host        = in_.text(kMaxHostNameSize);
-            slice.incarnation = in_.u64();
-            slice.size        = in_.u64();
-            slice.n_pieces    = in_.u32();
-            slice.digest      = in_.key();
+            slice_fields(in_, slice);
             require(valid_host_name(slice.host), "invalid host name");
             require(slice.size <= kMaxSize && slice.n_pieces <= kMaxPieces, "invalid size");
             list.slices.push_back(std::move(slice));

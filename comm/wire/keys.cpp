@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <sstream>
+#include <vector>
 
 namespace gt {
 
@@ -13,101 +15,16 @@ namespace gt {
 constexpr std::string_view kPresences[] = {"-hello",   "-leave",    "-ask",
                                            "-removed", "-restored", "-stuck"};
 
-static std::string number(uint64_t value) {
+std::string RunPaths::number(uint64_t value) {
     return format("%012llu", static_cast<unsigned long long>(value));
 }
 
 RunPaths::RunPaths(uint64_t run)
     : root(format("r%016llx/", static_cast<unsigned long long>(run))) {}
 
-std::string RunPaths::messages() const {
-    return root + "message/";
-}
-std::string RunPaths::messages(uint64_t index) const {
-    return messages() + number(index) + "/";
-}
-std::string RunPaths::message(const MessageId & id) const {
-    return messages(id.index) + id.host + "/" + number(id.incarnation);
-}
-std::string
-RunPaths::message(uint64_t index, const std::string & host, uint64_t incarnation) const {
-    return message({index, host, incarnation});
-}
-std::string RunPaths::held(uint64_t index) const {
-    return root + "held/" + number(index) + "/";
-}
-std::string RunPaths::held(const MessageId & id) const {
-    return held(id.index) + id.host + "/" + number(id.incarnation);
-}
-std::string RunPaths::commits() const {
-    return root + "commit/";
-}
-std::string RunPaths::commit(uint64_t index) const {
-    return commits() + number(index);
-}
-std::string RunPaths::presences() const {
-    return root + "presence/";
-}
-std::string RunPaths::presences(const std::string & host) const {
-    return presences() + host + "/";
-}
 std::string RunPaths::presence(const PresenceKey & key) const {
     const std::string_view kind = kPresences[static_cast<size_t>(key.kind)];
     return presences(key.host) + number(key.incarnation) + std::string(kind);
-}
-std::string RunPaths::hello(const std::string & host, uint64_t incarnation) const {
-    return presence({PresenceKey::Kind::hello, host, incarnation});
-}
-std::string RunPaths::leave(const std::string & host, uint64_t incarnation) const {
-    return presence({PresenceKey::Kind::leave, host, incarnation});
-}
-std::string RunPaths::epochs() const {
-    return root + "epoch/";
-}
-std::string RunPaths::epoch(uint64_t epoch) const {
-    return epochs() + number(epoch);
-}
-std::string RunPaths::parts(uint64_t index) const {
-    return root + "part/" + number(index) + "/";
-}
-std::string
-RunPaths::pieces(uint64_t index, int part, const std::string & host, uint64_t incarnation) const {
-    return parts(index) + std::to_string(part) + "/" + host + "/" + number(incarnation) + "/";
-}
-std::string RunPaths::piece(const std::string & pieces, int piece) const {
-    return pieces + std::to_string(piece);
-}
-std::string RunPaths::readies(uint64_t index) const {
-    return root + "ready/" + number(index) + "/";
-}
-std::string
-RunPaths::ready(uint64_t index, int part, const std::string & host, uint64_t incarnation) const {
-    return readies(index) + std::to_string(part) + "/" + host + "/" + number(incarnation);
-}
-std::string RunPaths::floors() const {
-    return root + "floor/";
-}
-std::string RunPaths::floor(uint64_t index) const {
-    return floors() + number(index);
-}
-std::string RunPaths::shards(uint64_t index) const {
-    return root + "shard/" + number(index) + "/";
-}
-std::string
-RunPaths::shard(uint64_t index, const std::string & host, uint64_t incarnation, int shard) const {
-    return shards(index) + host + "/" + number(incarnation) + "/" + std::to_string(shard);
-}
-std::string RunPaths::settings() const {
-    return root + "settings";
-}
-std::string RunPaths::model() const {
-    return root + "model";
-}
-std::string RunPaths::probe() const {
-    return root + "probe";
-}
-std::string RunPaths::check(const std::string & host) const {
-    return root + "check/" + host;
 }
 
 std::optional<uint64_t> parse_number(std::string_view text) {
@@ -119,46 +36,15 @@ std::optional<uint64_t> parse_number(std::string_view text) {
     return value;
 }
 
-// The rest of a key, part by part.
-namespace {
-
-class KeyParts {
-public:
-    KeyParts(std::string_view key, const std::string & prefix)
-        : ok_(key.starts_with(prefix)), rest_(ok_ ? key.substr(prefix.size()) : "") {}
-
-    // Everything up to `end`, which is required and skipped.
-    std::string_view until(char end) {
-        const size_t at = rest_.find(end);
-        ok_             = ok_ && at != rest_.npos;
-        if (!ok_) {
-            return {};
-        }
-        const std::string_view part = rest_.substr(0, at);
-        rest_                       = rest_.substr(at + 1);
-        return part;
+// The rest of a key, cut at slashes; none: it has another prefix.
+static std::vector<std::string> parts_of(const std::string & key, const std::string & prefix) {
+    std::vector<std::string> parts;
+    std::istringstream       rest(key.starts_with(prefix) ? key.substr(prefix.size()) + "/" : "");
+    for (std::string part; std::getline(rest, part, '/');) {
+        parts.push_back(part);
     }
-    std::string_view rest() const { return rest_; }
-
-    uint64_t number(std::string_view text) {
-        const auto value = parse_number(text);
-        ok_              = ok_ && value;
-        return value.value_or(0);
-    }
-    std::string host(std::string_view text) {
-        std::string name(text);
-        ok_ = ok_ && valid_host_name(name);
-        return name;
-    }
-    void require(bool good) { ok_ = ok_ && good; }
-    bool ok() const { return ok_; }
-
-private:
-    bool             ok_;
-    std::string_view rest_;
-};
-
-}  // namespace
+    return parts;
+}
 
 static std::optional<uint64_t> parse_numbered(const std::string & key, const std::string & prefix) {
     return key.starts_with(prefix) ? parse_number(std::string_view(key).substr(prefix.size()))
@@ -167,15 +53,17 @@ static std::optional<uint64_t> parse_numbered(const std::string & key, const std
 
 // presence/HOST/NUMBER-KIND
 std::optional<PresenceKey> RunPaths::parse_presence(const std::string & key) const {
-    KeyParts    parts(key, presences());
-    PresenceKey out;
-    out.host         = parts.host(parts.until('/'));
-    out.incarnation  = parts.number(parts.until('-'));
-    const auto * end = std::end(kPresences);
-    const auto * it  = std::find(kPresences, end, "-" + std::string(parts.rest()));
-    parts.require(it != end);
-    out.kind = static_cast<PresenceKey::Kind>(it - kPresences);
-    return parts.ok() ? std::optional(out) : std::nullopt;
+    const auto   parts = parts_of(key, presences());
+    const size_t dash  = parts.size() == 2 ? parts[1].find('-') : std::string::npos;
+    const auto   number =
+        dash == std::string::npos ? std::nullopt : parse_number(parts[1].substr(0, dash));
+    if (!number || !valid_host_name(parts[0])) {
+        return std::nullopt;
+    }
+    const auto * end  = std::end(kPresences);
+    const auto * it   = std::find(kPresences, end, parts[1].substr(dash));
+    const auto   kind = static_cast<PresenceKey::Kind>(it - kPresences);
+    return it == end ? std::nullopt : std::optional(PresenceKey{kind, parts[0], *number});
 }
 
 std::optional<uint64_t> RunPaths::parse_commit(const std::string & key) const {
@@ -184,16 +72,16 @@ std::optional<uint64_t> RunPaths::parse_commit(const std::string & key) const {
 
 // message/INDEX/HOST/INCARNATION or shard/INDEX/HOST/INCARNATION/NUMBER
 std::optional<BulkKey> RunPaths::parse_bulk(const std::string & key) const {
-    BulkKey out;
-    out.is_message = key.starts_with(messages());
-    KeyParts parts(key, out.is_message ? messages() : root + "shard/");
-    out.id.index       = parts.number(parts.until('/'));
-    out.id.host        = parts.host(parts.until('/'));
-    out.id.incarnation = parts.number(out.is_message ? parts.rest() : parts.until('/'));
-    if (!out.is_message) {
-        parts.number(parts.rest());
+    const bool is_message = key.starts_with(messages());
+    const auto parts      = parts_of(key, is_message ? messages() : shards());
+    if (parts.size() != (is_message ? 3 : 4) || !valid_host_name(parts[1])) {
+        return std::nullopt;
     }
-    return parts.ok() ? std::optional(out) : std::nullopt;
+    const auto index = parse_number(parts[0]), incarnation = parse_number(parts[2]);
+    if (!index || !incarnation || !parse_number(parts.back())) {
+        return std::nullopt;
+    }
+    return BulkKey{{*index, parts[1], *incarnation}, is_message};
 }
 
 bool is_bulk_key(const std::string & key) {

@@ -47,37 +47,52 @@ struct BulkKey {
 struct RunPaths {
     explicit RunPaths(uint64_t run);
 
-    std::string messages() const;
-    std::string messages(uint64_t index) const;
-    std::string message(const MessageId & id) const;
-    std::string message(uint64_t index, const std::string & host, uint64_t incarnation) const;
-    std::string held(uint64_t index) const;
-    std::string held(const MessageId & id) const;
-    std::string commits() const;
-    std::string commit(uint64_t index) const;
-    std::string presences() const;
-    std::string presences(const std::string & host) const;
+    std::string settings() const { return root + "settings"; }
+    std::string model() const { return root + "model"; }
+
+    std::string messages() const { return root + "message/"; }
+    std::string messages(uint64_t index) const { return messages() + number(index) + "/"; }
+    std::string message(const MessageId & id) const { return messages(id.index) + sender(id); }
+    std::string message(uint64_t index, const std::string & host, uint64_t incarnation) const {
+        return message({index, host, incarnation});
+    }
+    std::string held(uint64_t index) const { return root + "held/" + number(index) + "/"; }
+    std::string held(const MessageId & id) const { return held(id.index) + sender(id); }
+    std::string shards() const { return root + "shard/"; }
+    std::string shards(uint64_t index) const { return shards() + number(index) + "/"; }
+    std::string shard(const MessageId & id, int shard) const {
+        return shards(id.index) + sender(id) + format("/%d", shard);
+    }
+
+    std::string commits() const { return root + "commit/"; }
+    std::string commit(uint64_t index) const { return commits() + number(index); }
+    std::string epochs() const { return root + "epoch/"; }
+    std::string epoch(uint64_t epoch) const { return epochs() + number(epoch); }
+    std::string floors() const { return root + "floor/"; }
+    std::string floor(uint64_t index) const { return floors() + number(index); }
+
+    std::string presences() const { return root + "presence/"; }
+    std::string presences(const std::string & host) const { return presences() + host + "/"; }
     std::string presence(const PresenceKey & key) const;
-    std::string hello(const std::string & host, uint64_t incarnation) const;
-    std::string leave(const std::string & host, uint64_t incarnation) const;
-    std::string epochs() const;
-    std::string epoch(uint64_t epoch) const;
-    std::string parts(uint64_t index) const;
-    std::string
-    pieces(uint64_t index, int part, const std::string & host, uint64_t incarnation) const;
-    std::string piece(const std::string & pieces, int piece) const;
-    std::string readies(uint64_t index) const;
-    std::string
-    ready(uint64_t index, int part, const std::string & host, uint64_t incarnation) const;
-    std::string floors() const;
-    std::string floor(uint64_t index) const;
-    std::string shards(uint64_t index) const;
-    std::string
-    shard(uint64_t index, const std::string & host, uint64_t incarnation, int shard) const;
-    std::string settings() const;
-    std::string model() const;
-    std::string probe() const;                          // for probe_atomic_create
-    std::string check(const std::string & host) const;  // for check_store
+    std::string hello(const std::string & host, uint64_t incarnation) const {
+        return presence({PresenceKey::Kind::hello, host, incarnation});
+    }
+    std::string leave(const std::string & host, uint64_t incarnation) const {
+        return presence({PresenceKey::Kind::leave, host, incarnation});
+    }
+
+    // of the slices of a shared checkpoint
+    std::string parts(uint64_t index) const { return root + "part/" + number(index) + "/"; }
+    std::string piece(const MessageId & id, int slice, uint32_t piece) const {
+        return parts(id.index) + format("%d/", slice) + sender(id) + format("/%u", piece);
+    }
+    std::string readies(uint64_t index) const { return root + "ready/" + number(index) + "/"; }
+    std::string ready(const MessageId & id, int slice) const {
+        return readies(id.index) + format("%d/", slice) + sender(id);
+    }
+
+    std::string probe() const { return root + "probe"; }  // for probe_atomic_create
+    std::string check(const std::string & host) const { return root + "check/" + host; }
 
     // Each returns nothing if the key is of another kind or malformed.
     [[nodiscard]] std::optional<PresenceKey> parse_presence(const std::string & key) const;
@@ -87,6 +102,12 @@ struct RunPaths {
     [[nodiscard]] std::optional<uint64_t>    parse_floor(const std::string & key) const;
 
     std::string root;  // "r0123456789abcdef/"
+
+private:
+    static std::string number(uint64_t value);
+    static std::string sender(const MessageId & id) {
+        return id.host + "/" + number(id.incarnation);
+    }
 };
 
 // A message, a shard or a piece of a checkpoint, of any run: what fills a store.

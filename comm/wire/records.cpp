@@ -118,21 +118,36 @@ std::optional<Bytes> parse_signed_record(
     return body;
 }
 
+Bytes make_sealed(
+    const RunKeys & keys, Kind kind, const SealContext & place, std::span<const uint8_t> text
+) {
+    const Bytes sealed = seal(keys, place, text);
+    return make_frame(
+        {.kind        = static_cast<uint8_t>(kind),
+         .run         = place.run,
+         .round       = place.round,
+         .host        = place.host,
+         .incarnation = place.incarnation,
+         .payload     = sealed}
+    );
+}
+
+std::optional<Bytes>
+open_frame(const RunKeys & keys, const SealContext & place, const std::optional<Bytes> & value) {
+    const auto frame = value ? parse_frame(*value) : std::nullopt;
+    return frame ? open_sealed(keys, place, frame->payload) : std::nullopt;
+}
+
+template <class Io, class Head>
+static void head_fields(Io & io, Head & head) {
+    fields(io, head.step, head.phase, head.weight, head.base_index, head.base, head.state_index);
+    fields(io, head.state_digest, head.n_body_bytes, head.loss, head.tokens_s, head.waited_s);
+    fields(io, head.up_bytes, head.down_bytes);
+}
+
 static Bytes head_bytes(const MessageHead & head) {
     WireWriter out;
-    out.u64(head.step);
-    out.u8(static_cast<uint8_t>(head.phase));
-    out.u64(head.weight);
-    out.u64(head.base_index);
-    out.raw(head.base);
-    out.u64(head.state_index);
-    out.u64(head.state_digest);
-    out.u32(head.n_body_bytes);
-    out.f32(head.loss);
-    out.f32(head.tokens_s);
-    out.f32(head.waited_s);
-    out.u64(head.up_bytes);
-    out.u64(head.down_bytes);
+    head_fields(out, head);
     out.u32(0);  // reserved
     GT_CHECK(
         out.bytes().size() == kMessageHeadBytes,
@@ -143,23 +158,10 @@ static Bytes head_bytes(const MessageHead & head) {
 
 std::optional<MessageHead> read_message_head(WireReader & in) {
     MessageHead head;
-    head.step           = in.u64();
-    const uint8_t phase = in.u8();
-    head.phase          = static_cast<Phase>(phase);
-    head.weight         = in.u64();
-    head.base_index     = in.u64();
-    head.base           = in.key();
-    head.state_index    = in.u64();
-    head.state_digest   = in.u64();
-    head.n_body_bytes   = in.u32();
-    head.loss           = in.f32();
-    head.tokens_s       = in.f32();
-    head.waited_s       = in.f32();
-    head.up_bytes       = in.u64();
-    head.down_bytes     = in.u64();
+    head_fields(in, head);
     in.u32();  // reserved
-    const bool is_good = in.ok() && phase <= static_cast<uint8_t>(Phase::outputs) &&
-                         head.weight >= 1 && head.weight <= kMaxWeight;
+    const bool is_good =
+        in.ok() && head.phase <= Phase::outputs && head.weight >= 1 && head.weight <= kMaxWeight;
     return is_good ? std::optional(head) : std::nullopt;
 }
 

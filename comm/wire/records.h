@@ -66,6 +66,13 @@ Bytes make_signed_record(
     Key32 &                  signer
 );
 
+// A piece of a checkpoint or a shard: sealed for its place, in a frame.
+Bytes make_sealed(
+    const RunKeys & keys, Kind kind, const SealContext & place, std::span<const uint8_t> text
+);
+[[nodiscard]] std::optional<Bytes>
+open_frame(const RunKeys & keys, const SealContext & place, const std::optional<Bytes> & value);
+
 // What a message carries.
 enum class Phase : uint8_t {
     single  = 0,  // an update, applied when its commit is

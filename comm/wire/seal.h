@@ -28,6 +28,7 @@ struct RunKeys {
     Key32       seal_key{};
     bool        can_read = false;  // has the seal key
     Key32       host_seed{};       // of this host's own key (host-key.h), which the others pin
+    Key32       process{};         // of processes that can't be alive at the same time (NameLock)
 };
 
 Key32 new_secret();

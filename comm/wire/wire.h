@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 namespace gt {
 
@@ -104,5 +105,37 @@ private:
     std::span<const uint8_t> in_;
     bool                     ok_ = true;
 };
+
+// One list of fields serves to write and to read: fields(out, x.a, x.b), fields(in, x.a, x.b).
+constexpr size_t kMaxTextField = 128;
+
+template <class T>
+void field(WireWriter & out, const T & value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+        out.text(value);
+    } else if constexpr (std::is_same_v<T, float>) {
+        out.f32(value);
+    } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+        out.number(static_cast<uint64_t>(value), sizeof value);
+    } else {
+        out.raw(value);
+    }
+}
+template <class T>
+void field(WireReader & in, T & value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+        value = in.text(kMaxTextField);
+    } else if constexpr (std::is_same_v<T, float>) {
+        value = in.f32();
+    } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+        value = static_cast<T>(in.number(sizeof value));
+    } else {
+        value = in.key();
+    }
+}
+template <class Io, class... T>
+void fields(Io & io, T &... values) {
+    (field(io, values), ...);
+}
 
 }  // namespace gt

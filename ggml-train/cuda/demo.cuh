@@ -27,7 +27,9 @@ __global__ void __launch_bounds__(kThreads)
             for (int e = threadIdx.x; e < n; e += kThreads) {
                 x[e] = g[e / c.cols * c.stride + e % c.cols];
             }
-            to_coefficients(c, x, y);
+            if (!c.plain) {
+                to_coefficients(c, x, y);
+            }
         }
         for (int e = threadIdx.x; e < n; e += kThreads) {
             x[e] = fold.grad ? folded(fold.decay, m[e], fold.alpha, x[e]) : m[e];
@@ -126,8 +128,12 @@ __device__ inline void merge_pieces(
             }
         }
         for (int i = threadIdx.x; i < kWindow && window + i < n; i += kThreads) {
-            x[window + i] =
-                weight[i] > 0.0 ? scaled(c, float(quotient(sum[i], weight[i])), window + i) : 0.0f;
+            float mean = 0.0f;
+            if (weight[i] > 0.0) {
+                mean = float(quotient(sum[i], c.total > 0.0 ? c.total : weight[i]));
+                mean = c.plain ? mean : scaled(c, mean, window + i);
+            }
+            x[window + i] = mean;
         }
         __syncthreads();
     }
@@ -141,7 +147,9 @@ __global__ void __launch_bounds__(kThreads)
     float *   y = memory + (n + 1) / 2 * 2;  // aligned for doubles
     for (int64_t chunk = blockIdx.x; chunk < c.n_chunks; chunk += gridDim.x) {
         merge_pieces(c, pieces, n_pieces, chunk, x, y);
-        from_coefficients(c, x, y);
+        if (!c.plain) {
+            from_coefficients(c, x, y);
+        }
         float * to = update + chunk_offset(c, chunk);
         for (int e = threadIdx.x; e < n; e += kThreads) {
             to[e / c.cols * c.stride + e % c.cols] = x[e];

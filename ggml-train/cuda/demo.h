@@ -42,9 +42,11 @@ struct DemoChunks {
     int32_t       rows = 1, cols = 1;  // of a chunk; one row: the transform is along it alone
     int32_t       k           = 1;     // coefficients sent
     int64_t       n_chunks    = 0;
-    int64_t       per_row     = 1;  // chunks side by side
-    int64_t       row_step    = 0;  // floats from one row of chunks to the next
-    int64_t       stride      = 0;  // floats from row to row
+    int64_t       per_row     = 1;      // chunks side by side
+    int64_t       row_step    = 0;      // floats from one row of chunks to the next
+    int64_t       stride      = 0;      // floats from row to row
+    bool          plain       = false;  // elements are sent, not coefficients
+    double        total       = 0.0;  // of the weights in a merge; 0: of each coefficient's senders
     float         factor      = 1.0f;
     int32_t       wire        = 0;   // optim/wire/values.h
     int32_t       low         = -1;  // low bits of an index; -1: bitmap, -2: all are sent
@@ -73,7 +75,7 @@ struct DemoPiece {
     const uint8_t * bytes  = nullptr;
     double          weight = 1.0, scale = 1.0;
 };
-// The weighted mean of each coefficient over the hosts that sent it, transformed back to elements.
+// The weighted mean of each coefficient over the hosts that sent it, or over all, transformed back to elements.
 // `pieces` is device memory, in commit order. REQUIRES: the bytes were checked; weights > 0.
 void demo_merge(
     Stream s, const DemoChunks & chunks, const DemoPiece * pieces, int n_pieces, float * update

@@ -47,6 +47,10 @@ void copy_out(Stream s, void * host, const void * device, size_t bytes) {
     check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, s), "copy to the host");
 }
 
+void set_zero(Stream s, void * device, size_t bytes) {
+    check(cudaMemsetAsync(device, 0, bytes, s), "clear");
+}
+
 void synchronize(Stream s) {
     check(cudaStreamSynchronize(s), "synchronize");
 }

@@ -53,6 +53,7 @@ void * alloc(size_t bytes);  // never null
 void   free(void * p);
 void   copy_in(Stream s, void * device, const void * host, size_t bytes);
 void   copy_out(Stream s, void * host, const void * device, size_t bytes);
+void   set_zero(Stream s, void * device, size_t bytes);
 void   synchronize(Stream s);
 
 // ---- gemm.cpp: products by cuBLASLt ---------------------------------------------------------------------

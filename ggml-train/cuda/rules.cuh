@@ -4,11 +4,9 @@
 #pragma once
 
 #include "ggml-train/cuda/demo.h"
-#include "ggml-train/cuda/exact.cuh"
+#include "ggml-train/cuda/squares.cuh"
 
 namespace gt::cuda {
-
-constexpr int kSums = 16;  // of squares, side by side
 
 __global__ void __launch_bounds__(kThreads)
     fold_kernel(int64_t n, float decay, float alpha, const float * g, float * m) {
@@ -67,30 +65,24 @@ __device__ inline Span span_of(const Spans & arrays, int64_t piece) {
     return arrays.table[low];
 }
 
-// Sixteen lanes per piece: element i belongs to sum i % 16, and the sums are added in their order.
+// Sixteen lanes per piece.
 __global__ void __launch_bounds__(kThreads) sums_of_squares_kernel(Spans arrays, double * parts) {
-    const int     j        = threadIdx.x % kSums;
     const int64_t per_grid = int64_t(gridDim.x) * (kThreads / kSums);
     // the same for all lanes of a warp
     const int64_t rounds = (arrays.n_pieces + per_grid - 1) / per_grid;
     for (int64_t r = 0; r < rounds; ++r) {
         const int64_t u =
             r * per_grid + int64_t(blockIdx.x) * (kThreads / kSums) + threadIdx.x / kSums;
-        double sum = 0.0, total = 0.0;
+        const float * x     = nullptr;
+        int64_t       begin = 0, end = 0;
         if (u < arrays.n_pieces) {
-            const Span    span  = span_of(arrays, u);
-            const auto *  x     = static_cast<const float *>(span.data);
-            const int64_t begin = (u - span.first) * kSquaresPiece;
-            const int64_t end   = begin + kSquaresPiece < span.n ? begin + kSquaresPiece : span.n;
-            for (int64_t i = begin + j; i < end; i += kSums) {
-                sum = add(sum, mul(double(x[i]), double(x[i])));
-            }
+            const Span span = span_of(arrays, u);
+            x               = static_cast<const float *>(span.data);
+            begin           = (u - span.first) * kSquaresPiece;
+            end             = begin + kSquaresPiece < span.n ? begin + kSquaresPiece : span.n;
         }
-        for (int k = 0; k < kSums; ++k) {
-            total =
-                add(total, __shfl_sync(kAll, sum, int(threadIdx.x % kWarp / kSums * kSums) + k));
-        }
-        if (j == 0 && u < arrays.n_pieces) {
+        const double total = piece_squares(begin, end, [&](int64_t i) { return x[i]; });
+        if (threadIdx.x % kSums == 0 && u < arrays.n_pieces) {
             parts[u] = total;
         }
     }

@@ -5,6 +5,7 @@
 
 #include "ggml-train/cuda/kernels.h"
 #include "ggml-train/cuda/muon.h"
+#include "ggml-train/cuda/rows.h"
 
 // Every function of the table: device and copies, forward and backward, the optimizer.
 // clang-format off
@@ -16,7 +17,9 @@
     X(embedding) X(embedding_back) X(position_back) X(cross_entropy) X(attention) X(attention_back)\
     X(attention_bf16) X(attention_bf16_back)                                                       \
     X(demo_extract) X(demo_give_back) X(demo_merge)                                                \
-    X(take_sign) X(sgd) X(adamw)                                                                   \
+    X(rows_extract) X(rows_give_back) X(rows_merge)                                                \
+    X(local_change) X(local_sums) X(local_scalars) X(local_apply)                                  \
+    X(set_zero) X(fold) X(take_sign) X(sgd) X(adamw)                                               \
     X(nesterov) X(nesterov_sign) X(orthogonalise)                                                  \
     X(sums_of_squares) X(digests)
 // clang-format on

@@ -90,7 +90,7 @@ __device__ inline WireHead make_head(int wire, const float * x, int n) {
     }
     const float max = __uint_as_float(top);
     if (wire == kFp16) {
-        head.s = !(max <= kWireHuge) ? 255 : max < kWireTiny ? 0 : top >> 23;
+        head.s = !(max < kWireHuge) ? 255 : max < kWireTiny ? 0 : top >> 23;
         if (head.s != 0 && head.s != 255) {
             head.up    = power_of_two(141 - int(head.s));
             head.at[0] = power_of_two(int(head.s) - 141);

@@ -154,6 +154,31 @@ find_string(const gguf_context * gguf, const std::string & key, const std::strin
     return gguf_get_val_str(gguf, id);
 }
 
+template <class T>
+static std::vector<int64_t> array_of(const gguf_context * gguf, int64_t id) {
+    const auto * data = static_cast<const T *>(gguf_get_arr_data(gguf, id));
+    return {data, data + gguf_get_arr_n(gguf, id)};
+}
+
+std::vector<int64_t>
+find_ints(const gguf_context * gguf, const std::string & key, const std::string & where) {
+    const int64_t id = gguf_find_key(gguf, key.c_str());
+    if (id < 0 || gguf_get_kv_type(gguf, id) != GGUF_TYPE_ARRAY) {
+        const auto one = find_int(gguf, key, where);
+        return one ? std::vector{*one} : std::vector<int64_t>{};
+    }
+    switch (gguf_get_arr_type(gguf, id)) {
+        case GGUF_TYPE_UINT32:
+            return array_of<uint32_t>(gguf, id);
+        case GGUF_TYPE_INT32:
+            return array_of<int32_t>(gguf, id);
+        case GGUF_TYPE_BOOL:
+            return array_of<int8_t>(gguf, id);
+        default:
+            wrong_type(gguf, id, "an array of 32-bit integers", where);
+    }
+}
+
 std::vector<float>
 find_floats(const gguf_context * gguf, const std::string & key, const std::string & where) {
     const int64_t id = gguf_find_key(gguf, key.c_str());

@@ -20,6 +20,8 @@ std::optional<double>
 find_float(const gguf_context * gguf, const std::string & key, const std::string & where);
 std::optional<std::string>
 find_string(const gguf_context * gguf, const std::string & key, const std::string & where);
+std::vector<int64_t>  // of a number, or of an array of them
+find_ints(const gguf_context * gguf, const std::string & key, const std::string & where);
 std::vector<float>
 find_floats(const gguf_context * gguf, const std::string & key, const std::string & where);
 std::vector<std::string>

@@ -127,7 +127,8 @@ static void fused_chunk(
         dlogits = ggml_add(ctx, dlogits, copy);
         ggml_build_forward_expand(graph, dlogits);
     }
-    if (!autograd) {
+    if (!autograd) {  // read, so that ggml gives its memory to the next chunk
+        ggml_build_forward_expand(graph, ggml_cont(ctx, elements(ctx, dlogits, 0, 1)));
         return;
     }
     const auto back = own ? own_products_back : products_back;

@@ -145,7 +145,7 @@ ggml_tensor * Ops::linear_blocks(
             ctx_,
             ggml_view_2d(ctx_, x, K, x->ne[1], x->nb[1], i * static_cast<size_t>(K) * x->nb[0])
         );
-        ggml_tensor * part = ggml_mul_mat(ctx_, factor(weights[i]), mine);
+        ggml_tensor * part = product(ctx_, factor(weights[i]), mine);
         y                  = y ? ggml_concat(ctx_, y, part, 0) : part;
     }
     return ggml_add(ctx_, y, residual);

@@ -32,6 +32,10 @@ static std::vector<size_t> ends_of(
         if (!left.starts_with(piece) && piece.starts_with(' ')) {
             piece.erase(0, 1);
         }
+        if (!left.starts_with(piece)) {  // Phi-3's has no blanks after special tokens
+            at += std::min(left.find_first_not_of(" \t\r\n"), left.size());
+            left = std::string_view(text).substr(at);
+        }
         if (!left.starts_with(piece)) {
             throw Error(
                 where + ": the model's tokenizer changes the text at \"" +
@@ -73,6 +77,21 @@ static bool count_turn(
     return true;
 }
 
+// Where the next token that ends a turn begins in the text, from `begin` on; `begin` if there is none.
+static size_t next_end(
+    const ChatTokens &          chat,
+    const std::vector<size_t> & ends,
+    const Tokenizer &           tokenizer,
+    size_t                      begin
+) {
+    for (size_t i = 1; i < ends.size(); ++i) {
+        if (ends[i] > begin && tokenizer.ends_turn(chat.tokens[i])) {
+            return ends[i - 1];
+        }
+    }
+    return begin;
+}
+
 // How much of the text is the prompt of message k; nothing if the template writes another prompt.
 static std::optional<size_t>
 prompt_size(const Chat & chat, size_t k, const std::string & text, const ChatTemplate & templ) {
@@ -108,13 +127,16 @@ encode_chat(const Chat & chat, const ChatTemplate & chat_template, const Tokeniz
         }
         const size_t begin =
             prompt && (*prompt <= turn.begin || turn.begin == turn.end) ? *prompt : turn.begin;
-        const size_t end   = std::max(begin, turn.end);
-        const bool   ended = count_turn(result, ends, tokenizer, begin, end);
+        // a template that cuts thoughts out of earlier turns does not say where the rest is
+        const size_t end =
+            turn.begin < turn.end ? turn.end : next_end(result, ends, tokenizer, begin);
+        result.stops = count_turn(result, ends, tokenizer, begin, end);
         // a template that ends no turn: the model learns to stop by the end of the text
-        if (!ended && is_space(text.substr(end)) && tokenizer.eos() >= 0) {
+        if (!result.stops && is_space(text.substr(end)) && tokenizer.eos() >= 0) {
             result.tokens.push_back(tokenizer.eos());
             result.counts.push_back(true);
             ends.push_back(text.size());
+            result.stops = true;
         }
     }
     const auto last = std::find(result.counts.rbegin(), result.counts.rend(), true).base();

@@ -12,6 +12,7 @@ namespace gt {
 struct ChatTokens {
     std::vector<int32_t> tokens;
     std::vector<bool>    counts;
+    bool                 stops = false;  // llama.cpp stops at the last token that counts
 };
 
 // Tokens after the last one that counts are dropped. Throws an Error that names the chat's place if none

@@ -22,6 +22,11 @@ Generator::Generator(
     if (gguf_find_key(gguf.get(), "gt.checkpoint.version") >= 0) {
         throw Error(path + ": is a checkpoint; convert it to a model with export");
     }
+    if (gguf_find_key(gguf.get(), "adapter.type") >= 0) {
+        throw Error(
+            path + ": is an adapter; -m names the model that it is for, --lora the adapter"
+        );
+    }
     check_vectors(gguf.get(), path);
     // on the CPU: a sample during training must not take memory from the devices
     ggml_backend_dev_t no_device[]  = {nullptr};

@@ -50,6 +50,9 @@ Tokenizer::Tokenizer(const gguf_context * keys, const std::string & where)
     const gguf_context_ptr metadata(gguf_init_empty());
     gguf_set_kv(metadata.get(), keys);
     keep_keys(metadata.get(), "tokenizer.");
+    // libllama removes blanks after special tokens if the name is Phi-3's
+    const std::string name = find_string(keys, "general.name", where).value_or("");
+    gguf_set_val_str(metadata.get(), "general.name", name.c_str());
     gguf_set_val_str(metadata.get(), "general.architecture", "llama");  // any that libllama knows
 
     llama_model_params params = llama_model_default_params();

@@ -250,7 +250,7 @@ static int32_t low_bits(int64_t n, int64_t k) {
     return bits;
 }
 
-DemoPlan::DemoPlan(const ChunkGrid & grid, int64_t top_k, Wire wire) {
+DemoPlan::DemoPlan(const ChunkGrid & grid, int64_t top_k, Wire wire, bool dct) {
     const int64_t n = grid.chunk_size(), k = std::clamp<int64_t>(top_k, 1, n);
     chunks_.rows        = static_cast<int32_t>(grid.side_rows);
     chunks_.cols        = static_cast<int32_t>(grid.side_cols);
@@ -263,6 +263,10 @@ DemoPlan::DemoPlan(const ChunkGrid & grid, int64_t top_k, Wire wire) {
     chunks_.value_bytes = static_cast<int32_t>(group_bytes(wire, Group::sparse, k));
     chunks_.index_bytes = static_cast<int32_t>(IndexCode(n, k).bytes());
 
+    chunks_.plain = !dct;
+    if (!dct) {
+        return;
+    }
     const float along = Dct(grid.side_cols).scale();
     chunks_.factor    = grid.side_rows == 1 ? along : Dct(grid.side_rows).scale() * along;
     add(make_dct_stages(grid.side_cols, false), chunks_.along);

@@ -24,7 +24,8 @@ DctStages make_dct_stages(int64_t n, bool inverse);
 // Tables for the chunks of one geometry.
 class DemoPlan {
 public:
-    DemoPlan(const ChunkGrid & grid, int64_t top_k, Wire wire);
+    // dct: coefficients are sent; otherwise elements.
+    DemoPlan(const ChunkGrid & grid, int64_t top_k, Wire wire, bool dct = true);
 
     // To be copied to the device, aligned to 16 bytes.
     const Bytes & tables() const { return tables_; }

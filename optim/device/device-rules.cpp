@@ -138,15 +138,7 @@ public:
         kernels.sgd(nullptr, n, keep, rate * muon_growth(t), direction, p);
     }
 
-    // In host memory: a round corrects a fragment of the model.
-    void correct(int tensor, int64_t offset, int64_t n, float c, const float * d) override {
-        if (options_.momentum > 0.0f) {
-            const Floats       on_device{momentum_[tensor].subspan(offset, n), &device_};
-            std::vector<float> m = on_device.read();
-            correct_momentum(m, c, d);
-            on_device.write(m);
-        }
-    }
+    std::span<float> momentum(int tensor) override { return momentum_[tensor]; }
 
     void add_state(OptimizerState & state, bool shared) override {
         for (size_t i = 0; i < tensors_.size() && options_.momentum > 0.0f; ++i) {

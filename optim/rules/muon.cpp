@@ -86,11 +86,7 @@ public:
         }
     }
 
-    void correct(int tensor, int64_t offset, int64_t n, float c, const float * d) override {
-        if (options_.momentum > 0.0f) {
-            correct_momentum({momentum_[tensor].data() + offset, static_cast<size_t>(n)}, c, d);
-        }
-    }
+    std::span<float> momentum(int tensor) override { return momentum_[tensor]; }
 
     void add_state(OptimizerState & state, bool shared) override {
         for (size_t i = 0; i < tensors_.size() && options_.momentum > 0.0f; ++i) {
@@ -121,8 +117,6 @@ private:
 };
 
 }  // namespace
-
-void UpdateRule::correct(int, int64_t, int64_t, float, const float *) {}
 
 void correct_momentum(std::span<float> m, float c, const float * d) {
     const auto   n    = static_cast<int64_t>(m.size());

@@ -29,10 +29,8 @@ public:
     // Threads may work on different ranges at the same time. REQUIRES: begin was called.
     virtual void update(int tensor, int64_t offset, int64_t n, const float * u, float scale) = 0;
 
-    // Corrects the momentum of weight[offset, offset + n) by c times d, the difference between the step
-    // that should have been made and the one that was, in units of the root-mean-square of a step.
-    // Threads as for update. Rules other than muon do nothing.
-    virtual void correct(int tensor, int64_t offset, int64_t n, float c, const float * d);
+    // The momentum of a tensor, which a round of local steps corrects; empty: nothing is corrected.
+    virtual std::span<float> momentum(int) { return {}; }
 
     // Adds the rule's state. shared: updates are merged ones, so the state is equal on all hosts.
     virtual void add_state(OptimizerState & state, bool shared) = 0;
@@ -52,7 +50,8 @@ struct MuonOptions {
     int   n_steps  = 5;     // Newton-Schulz iterations
 };
 
-// What Muon's correct does to the momentum m: m += c · rms(m) · d
+// m += c · rms(m) · d, where d is the difference between the step that should have been made and the one that
+// was, in units of the root-mean-square of a step.
 void correct_momentum(std::span<float> m, float c, const float * d);
 
 // The factor on an orthogonal matrix of the tensor's shape.

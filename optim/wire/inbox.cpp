@@ -34,6 +34,7 @@ Inbox::Inbox(const Layout & layout, const Round & round, float clip) : layout_(l
                      return a.second < b.second;
                  })->first;
         lr_         = std::bit_cast<float>(agreed.first);
+        wire_       = agreed.second;
         replicator_ = agreed.second == layout.head().wire ? &layout.replicator() : layout.exact();
         plan_       = layout.plan(*replicator_, round.step);
         offsets_    = layout.offsets(*replicator_, plan_);
@@ -108,18 +109,29 @@ void Inbox::merge(int unit, float * update) const {
     replicator_->merge(plan_, layout_.units().all()[unit], pieces(unit), update);
 }
 
-float Inbox::restored_norm(int unit, std::span<const float> update) const {
-    double sum = 0.0, total = 0.0, squares = 0.0;
+double Inbox::mean_square(int unit) const {
+    double sum = 0.0, total = 0.0;
     for (size_t i = 0; i < updates_.size(); ++i) {
         const Piece & piece = updates_[i];
         sum += piece.weight * piece.scale * piece.scale * norms2_[i][unit];
         total += piece.weight;
+    }
+    return sum / total;
+}
+
+double Inbox::n_effective() const {
+    double total = 0.0, squares = 0.0;
+    for (const Piece & piece : updates_) {
+        total += piece.weight;
         squares += piece.weight * piece.weight;
     }
+    return total * total / squares;
+}
+
+float Inbox::restored_norm(int unit, std::span<const float> update) const {
     const double mean2 = sum_of_squares(update.data(), static_cast<int64_t>(update.size()));
-    const double most  = total * total / squares;  // effective number of messages
-    const double ratio = mean2 > 0.0 ? sum / total / mean2 : 1.0;
-    return static_cast<float>(std::sqrt(std::min(ratio, most)));
+    const double ratio = mean2 > 0.0 ? mean_square(unit) / mean2 : 1.0;
+    return static_cast<float>(std::sqrt(std::min(ratio, n_effective())));
 }
 
 }  // namespace gt

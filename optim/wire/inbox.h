@@ -17,6 +17,11 @@ public:
     float                            lr() const { return lr_; }            // of most messages
     const std::vector<std::string> & refused() const { return refused_; }  // "host: reason"
 
+    // How the messages are read. REQUIRES: not empty.
+    const Replicator & replicator() const { return *replicator_; }
+    const Plan &       plan() const { return plan_; }
+    Wire               wire() const { return wire_; }
+
     // A unit's bytes in each message, in commit order.
     std::vector<Piece> pieces(int unit) const;
 
@@ -28,6 +33,10 @@ public:
     // which is also the limit. REQUIRES: update is from merge.
     float restored_norm(int unit, std::span<const float> update) const;
 
+    // What it is made of: the mean square of the messages' norms, and the effective number of messages.
+    double mean_square(int unit) const;
+    double n_effective() const;
+
 private:
     // What all messages of a round must have in common: the learning rate (its bits) and the wire type.
     using Terms = std::pair<uint32_t, Wire>;
@@ -38,6 +47,7 @@ private:
     const Layout &       layout_;
     float                lr_         = 0.0f;
     const Replicator *   replicator_ = nullptr;
+    Wire                 wire_       = Wire::fp32;
     Plan                 plan_;
     std::vector<int64_t> offsets_;  // of all units in a message
     std::vector<Piece>   updates_;  // whole messages

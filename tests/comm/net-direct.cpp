@@ -90,9 +90,9 @@ TEST_CASE("a_message_counts_only_once_a_second_member_holds_it", "[net][direct]"
     Play              play;
     const MessageId   id{1, "anna", 1};
     const Bytes       value = play.message(id);
-    const std::string key   = play.paths.message(1, "anna", 1);
+    const std::string key   = play.paths.message({1, "anna", 1});
     play.at_anna->put(key, value);
-    play.hub->put(play.paths.message(1, "ben", 1), play.message({1, "ben", 1}));
+    play.hub->put(play.paths.message({1, "ben", 1}), play.message({1, "ben", 1}));
     CHECK_FALSE(play.poll());  // only anna has it
 
     // records that prove nothing: by an unknown host, by anna herself, about another message
@@ -124,7 +124,7 @@ TEST_CASE("a_message_is_found_at_its_sender_or_at_its_holder", "[net][direct]") 
     Play            play;
     const MessageId id{1, "anna", 1};
     const Bytes     value = play.message(id);
-    const auto      key   = play.paths.message(1, "anna", 1);
+    const auto      key   = play.paths.message({1, "anna", 1});
     play.at_anna->put(key, value);
     DirectOptions options{
         .name = "cleo", .keys = play.keys, .hub = play.hub.get()};  // serves nothing
@@ -147,10 +147,10 @@ TEST_CASE("a_message_is_found_at_its_sender_or_at_its_holder", "[net][direct]") 
 TEST_CASE("an_unreachable_host_delivers_through_the_hub", "[net][direct]") {
     Play       play;
     const auto anna  = play.host("anna");
-    const auto shard = play.paths.shard(1, "anna", 1, 0);
+    const auto shard = play.paths.shard({1, "anna", 1}, 0);
     for (uint64_t index : {1, 2}) {  // the second one at once
         const auto  begin = std::chrono::steady_clock::now();
-        const auto  key   = play.paths.message(index, "anna", 1);
+        const auto  key   = play.paths.message({index, "anna", 1});
         const Bytes value = play.message({index, "anna", 1}, Phase::inputs);
         if (index == 1) {
             anna->put(shard, Bytes(10), false);
@@ -174,10 +174,10 @@ TEST_CASE("a_holder_of_outputs_holds_their_shards_too", "[net][direct]") {
     body.u16(5);
     body.u64(10);
     body.raw(Key32{});
-    const auto shard = play.paths.shard(7, "anna", 1, 8 + 5);
+    const auto shard = play.paths.shard({7, "anna", 1}, 8 + 5);
     CHECK(output_keys(play.paths, id, body.bytes()) == std::vector<std::string>{shard});
     play.at_anna->put(
-        play.paths.message(1, "anna", 1), play.message(id, Phase::outputs, body.bytes())
+        play.paths.message({1, "anna", 1}), play.message(id, Phase::outputs, body.bytes())
     );
     const auto ben = play.host("ben");
     std::this_thread::sleep_for(Millis(200));

@@ -80,8 +80,8 @@ TEST_CASE("values_arrive_without_requests", "[feed][hub]") {
 
     const uint64_t before = feeding.counters->n_requests;
     const Bytes    large  = some_bytes(300'000, 1);
-    ben->put(paths.message(7, "ben", 1), large);
-    CHECK(anna->get(paths.message(7, "ben", 1), 10s) == large);
+    ben->put(paths.message({7, "ben", 1}), large);
+    CHECK(anna->get(paths.message({7, "ben", 1}), 10s) == large);
     CHECK(feeding.counters->n_requests == before);
     CHECK(!anna->get(paths.commit(index + 1)));  // not written yet: no request
     CHECK(feeding.counters->n_requests == before);
@@ -113,8 +113,8 @@ TEST_CASE("a_host_gets_the_messages_of_others_whatever_its_name_is", "[feed][hub
         return receiver->get(paths.commit(index), 500ms) && feeding.counters->n_requests == before;
     }));
     const uint64_t before = feeding.counters->n_requests;
-    ben->put(paths.message(7, "ben", 1), some_bytes(300, 2));
-    CHECK(receiver->get(paths.message(7, "ben", 1), 10s) == some_bytes(300, 2));
+    ben->put(paths.message({7, "ben", 1}), some_bytes(300, 2));
+    CHECK(receiver->get(paths.message({7, "ben", 1}), 10s) == some_bytes(300, 2));
     CHECK(feeding.counters->n_requests == before);
 }
 
@@ -175,7 +175,7 @@ TEST_CASE("a_request_that_takes_long_is_sent_on_a_second_connection", "[feed]") 
 
 TEST_CASE("a_feed_keeps_messages_until_they_are_read_and_commits_longer", "[feed]") {
     const RunPaths    paths(1);
-    const std::string message = paths.message(7, "ben", 1), commit = paths.commit(7);
+    const std::string message = paths.message({7, "ben", 1}), commit = paths.commit(7);
     const Bytes       value = some_bytes(500, 1);
     Feed              feed(1, 1);
     for (const std::string & key : {message, commit}) {

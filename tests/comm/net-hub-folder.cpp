@@ -225,7 +225,7 @@ TEST_CASE("a_full_hub_frees_itself_and_the_run_continues", "[hub]") {
     }
     CHECK(disk.total_bytes() <= 50 * 20'000);
     CHECK(disk.get(run.paths.commit(1), 0ms).has_value());  // commits stay: they are the chain
-    CHECK(disk.get(run.paths.message(95, "anna", 1), 0ms).has_value());
+    CHECK(disk.get(run.paths.message({95, "anna", 1}), 0ms).has_value());
 }
 
 TEST_CASE("a_full_hub_still_takes_records", "[hub]") {
@@ -236,7 +236,7 @@ TEST_CASE("a_full_hub_still_takes_records", "[hub]") {
     CHECK_THAT(
         error_of([&] {
             for (;; n_messages++) {
-                disk.put(paths.message(1, format("host%d", n_messages), 1), Bytes(10'000), false);
+                disk.put(paths.message({1, format("host%d", n_messages), 1}), Bytes(10'000), false);
             }
         }),
         ContainsSubstring("full")

@@ -179,9 +179,9 @@ TEST_CASE("eight_hosts_meet_at_a_hub_with_256_files", "[hub]") {
             for (int r = 0; r < kRounds; r++) {
                 const auto round = uint64_t(r);
                 const auto name  = [](int host) { return "host-" + std::to_string(host); };
-                store->put(paths.message(round, name(h), 1), some_bytes(300'000, round));
+                store->put(paths.message({round, name(h), 1}), some_bytes(300'000, round));
                 for (int other = 0; other < kHosts; other++) {
-                    n_missing += store->get(paths.message(round, name(other), 1), 30s) ? 0 : 1;
+                    n_missing += store->get(paths.message({round, name(other), 1}), 30s) ? 0 : 1;
                 }
             }
             n_retries += int(options.counters->n_retries);

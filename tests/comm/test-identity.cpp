@@ -73,6 +73,119 @@ TEST_CASE("an_impostor_of_a_name_is_refused_and_told_so", "[identity]") {
     CHECK(world.hosts[1]->n_listed > before + 5);
 }
 
+// A copy of a machine: the same key, another process.
+static RunKeys of_a_clone(RunKeys keys) {
+    keys.process = Key32{7};
+    return keys;
+}
+
+static void add_clone(World & world, const char * name) {
+    world.hosts.push_back(std::make_unique<Host>(
+        world.store(), of_a_clone(world.keys()), world.options(), name, world.ledger
+    ));
+}
+
+TEST_CASE("a_clone_is_refused_while_the_host_takes_part", "[identity]") {
+    const int  overlap = GENERATE(0, 1);
+    const bool elected = GENERATE(false, true);
+    World      world({.n_hosts = 3, .overlap = overlap, .elected = elected});
+    world.run(Millis(3'000));
+    add_clone(world, "host1");
+    CHECK(
+        has(error_of([&] { world.run(Millis(2'000)); }),
+            "another process takes part as 'host1', last listed in round ")
+    );
+    world.hosts.pop_back();
+    const uint64_t before = world.hosts[1]->n_listed;
+    world.run(Millis(3'000));
+    CHECK(world.hosts[1]->n_listed > before + 20);
+    CHECK(world.hosts[1]->n_left_out == 0);
+    CHECK(world.ledger.n_faults == 0);
+}
+
+TEST_CASE("a_clone_is_refused_before_the_run_begins", "[identity]") {
+    World world({.n_hosts = 1});
+    world.run(Millis(1'000));
+    add_clone(world, "host0");
+    const auto waits = [&] { world.run(Millis(1'000)); };
+    CHECK(has(error_of(waits), "another process waits as 'host0' for the run to begin"));
+    world.hosts[0]->stop();  // it is killed and returns: nobody else has its name
+    CHECK(has(error_of(waits), "another process waits as 'host0' for the run to begin"));
+    world.hosts.pop_back();
+    world.run(Millis(1'000));
+    CHECK(world.store().list(RunPaths(world.keys().run).presences("host0")).size() == 2);
+}
+
+TEST_CASE("of_two_clones_that_start_together_one_continues", "[identity]") {
+    const int overlap = GENERATE(0, 1);
+    for (uint64_t seed = 1; seed <= n_seeds(8); ++seed) {
+        INFO("seed " << seed << " overlap " << overlap);
+        World world({.seed = seed, .n_hosts = 2, .overlap = overlap});
+        add_clone(world, "host1");
+        std::string why;
+        for (int i = 0; i < 100 && why.empty(); ++i) {
+            why = error_of([&] { world.run(Millis(10)); });
+        }
+        CHECK(has(why, "another process"));
+        // the one that is a member continues
+        const bool is_first = error_of([&] { world.hosts[1]->turn(world.now()); }).empty();
+        world.hosts.erase(world.hosts.begin() + (is_first ? 2 : 1));
+        world.run(Millis(4'000));
+        CHECK(world.hosts[1]->n_listed > 20);
+        CHECK(world.ledger.n_faults == 0);
+    }
+}
+
+TEST_CASE("a_name_is_free_when_its_host_has_been_silent", "[identity]") {
+    const int n_hosts = GENERATE(1, 3);  // alone: no round closes without it
+    World     world(
+            {.n_hosts    = n_hosts,
+             .membership = {.min_hosts = 1, .min_deadline = Millis(200), .gone_after = Millis(8'000)}}
+        );
+    world.run(Millis(3'000));
+    world.hosts[0]->is_on = false;
+    world.hosts[0]->stop();
+    const uint64_t before = world.ledger.states.rbegin()->first;
+    add_clone(world, "host0");  // as after a power cut
+    world.run(Millis(15'000));
+    CHECK(world.hosts.back()->n_listed > 20);
+    CHECK(world.hosts.back()->index() > before + 20);
+    // the first one returns from its checkpoint
+    world.hosts[0]->is_on = true;
+    CHECK(has(error_of([&] { world.run(Millis(3'000)); }), "another process takes part as 'host0'")
+    );
+}
+
+TEST_CASE("a_killed_host_returns_at_once", "[identity]") {
+    World world({.n_hosts = 3});
+    world.run(Millis(3'000));
+    for (int i = 0; i < 5; ++i) {
+        world.hosts[1]->stop();
+        const uint64_t before = world.hosts[1]->n_listed;
+        world.run(Millis(1'500));  // a round takes 110 ms
+        CHECK(world.hosts[1]->n_listed > before);
+    }
+}
+
+TEST_CASE("processes_that_exclude_each_other_are_equal_and_a_copy_is_not", "[identity]") {
+    const Scratch scratch;
+    std::filesystem::create_directories(scratch / "config");
+    Key32      first;
+    const auto lock = [&](const char * folder, uint64_t run, const char * name) {
+        return NameLock(scratch / folder, run, name).process();
+    };
+    {
+        const NameLock held(scratch / "config", 1, "anna");
+        first = held.process();
+        CHECK(has(error_of([&] { lock("config", 1, "anna"); }), "takes part in the run as 'anna'"));
+        CHECK(lock("config", 1, "ben") != first);
+        CHECK(lock("config", 2, "anna") != first);
+    }
+    CHECK(lock("config", 1, "anna") == first);
+    std::filesystem::copy(scratch / "config", scratch / "copy");
+    CHECK(lock("copy", 1, "anna") != first);
+}
+
 TEST_CASE("a_removed_host_is_told_and_the_others_continue", "[identity]") {
     const int  n_hosts = GENERATE(1, 3);
     const bool elected = GENERATE(false, true);

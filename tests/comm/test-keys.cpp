@@ -19,11 +19,11 @@ TEST_CASE("keys_are_parsed_as_they_are_made", "[keys]") {
     CHECK(paths.parse_presence(paths.presence(stuck))->kind == PresenceKey::Kind::stuck);
     CHECK(paths.parse_commit(paths.commit(12)) == 12);
 
-    const auto message = paths.parse_bulk(paths.message(7, host, 3));
+    const auto message = paths.parse_bulk(paths.message({7, host, 3}));
     REQUIRE(message);
     CHECK((message->is_message && message->id.index == 7 && message->id.host == host));
     CHECK(message->id.incarnation == 3);
-    const auto shard = paths.parse_bulk(paths.shard(7, host, 3, 5));
+    const auto shard = paths.parse_bulk(paths.shard({7, host, 3}, 5));
     REQUIRE(shard);
     CHECK((!shard->is_message && shard->id.host == host && shard->id.incarnation == 3));
 
@@ -33,7 +33,7 @@ TEST_CASE("keys_are_parsed_as_they_are_made", "[keys]") {
 
 TEST_CASE("other_keys_are_not_parsed", "[keys]") {
     const RunPaths paths(1), other(2);
-    CHECK(!paths.parse_bulk(other.message(7, "anna", 3)));
+    CHECK(!paths.parse_bulk(other.message({7, "anna", 3})));
     CHECK(!paths.parse_bulk(paths.commit(7)));
     CHECK(!paths.parse_bulk(paths.messages(7) + "anna"));
     CHECK(!paths.parse_bulk(paths.messages(7) + "an na/1"));

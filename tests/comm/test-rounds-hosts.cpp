@@ -33,15 +33,17 @@ TEST_CASE("two_processes_of_one_name_never_share_an_incarnation", "[rounds]") {
         Store & inner_;
     };
     const RunKeys keys  = keys_from_secret(Key32{1});
-    const auto    store = make_memory_store();
-    Stale         stale(*store);
-    Presence      one(stale, keys, "ben", false), other(stale, keys, "ben", false);
-    one.announce(nullptr);
-    other.announce(nullptr);
-    CHECK(one.is_announced());
-    CHECK_FALSE(other.is_announced());
-    one.announce(nullptr);  // an answer was lost: the same bytes win again
-    CHECK(one.is_announced());
+    RunKeys       clone = keys;
+    clone.process       = Key32{2};
+    const auto store    = make_memory_store();
+    Stale      stale(*store);
+    Presence   one(stale, keys, "ben", false), other(stale, clone, "ben", false);
+    one.announce(nullptr, false);
+    other.announce(nullptr, false);
+    CHECK(one.state() == Presence::State::announced);
+    CHECK(other.state() == Presence::State::absent);
+    one.announce(nullptr, false);  // an answer was lost: the same bytes win again
+    CHECK(one.state() == Presence::State::announced);
 }
 
 TEST_CASE("an_absurd_incarnation_does_not_lock_a_name_out", "[rounds]") {
@@ -72,7 +74,7 @@ TEST_CASE("a_slice_of_an_absurd_size_does_not_end_the_run", "[rounds]") {
     for (uint64_t index = 0; index < 200; ++index) {
         for (const char * host : {"host0", "host1", "host2"}) {
             world.store().put(
-                paths.ready(index, 0, host, 1),
+                paths.ready({index, host, 1}, 0),
                 make_record(world.keys(), {Kind::ready, index, host, 1}, body.bytes())
             );
         }
@@ -152,6 +154,43 @@ TEST_CASE("a_joining_host_gets_a_fresh_checkpoint", "[rounds]") {
     CHECK(late.index() + 3 > world.hosts[0]->index());
     CHECK(late.first_index >= reached);  // replayed nothing of the past
     CHECK(world.ledger.n_loads == 1);
+}
+
+// Rounds take 130 ms, or 200 if they wait for a member; 40 close while a checkpoint is written.
+TEST_CASE("a_joining_host_that_replays_slower_than_rounds_close_gets_there", "[rounds]") {
+    Options options{.n_hosts = 3};
+    options.membership.checkpoint_every = 100;
+    World world(options);
+    for (const auto & host : world.hosts) {
+        host->part_rounds = 40;
+    }
+    world.run(Millis(20'000));
+    Host & late  = world.add();
+    late.is_new_ = true;
+    late.compute = Millis(10);
+    late.apply   = Millis(130);
+    world.run(Millis(40'000));
+    const uint64_t before = late.n_listed;
+    world.run(Millis(10'000));
+    CHECK(late.n_listed > before + 30);
+    CHECK(late.index() + 3 > world.hosts[0]->index());
+    CHECK(world.ledger.n_loads < 5);
+}
+
+// It can't be a member: every round would have to wait for it.
+TEST_CASE("a_joining_host_that_is_far_too_slow_delays_few_rounds", "[rounds]") {
+    Options options{.n_hosts = 3};
+    options.membership.checkpoint_every = 100;
+    World world(options);
+    world.run(Millis(5'000));
+    Host & late  = world.add();
+    late.is_new_ = true;
+    late.apply   = Millis(1'000);
+    world.run(Millis(5'000));
+    const uint64_t before = world.hosts[0]->index();
+    world.run(Millis(60'000));
+    CHECK(world.hosts[0]->index() > before + 400);  // 540 without it
+    CHECK(world.hosts[0]->n_left_out == 0);
 }
 
 TEST_CASE("hosts_follow_a_store_that_was_restored_from_an_older_copy", "[rounds]") {
@@ -333,6 +372,60 @@ TEST_CASE("a_late_averager_lists_no_shard_that_it_has_not_put", "[rounds][dense]
         CHECK(host.whole->fault == Fault::none);
         CHECK(host.whole->messages.size() == 1);
     });
+}
+
+TEST_CASE("a_host_names_where_it_stands", "[rounds]") {
+    using Standing      = RoundClient::Standing;
+    const RunKeys keys  = keys_from_secret(Key32{5});
+    const auto    store = make_memory_store();
+    Sequencer     sequencer(*store, keys, {});
+    Time          now{std::chrono::hours(1)};
+    const auto    upload = [&](const std::string & key, const Bytes & value, uint64_t) {
+        store->put(key, value);
+    };
+    const auto make = [&](const char * name) {
+        return RoundClient(*store, keys, {.host = name, .n_fetch = 1}, upload);
+    };
+    RoundClient anna = make("anna"), ben = make("ben");
+    const auto  round = [&] {
+        CHECK(anna.n_behind(now) == 0);
+        anna.publish(anna.next_index() - 1, Phase::single, 1, {});
+        now += Millis(100);
+        REQUIRE(sequencer.poll(now));
+        REQUIRE(anna.try_next({}, now));
+    };
+    CHECK(anna.standing() == Standing::joining);
+    CHECK_FALSE(anna.try_join({}, true, now));
+    REQUIRE(sequencer.poll(now));
+    REQUIRE(anna.try_join({}, true, now));
+    CHECK(anna.standing() == Standing::replaying);
+    round();
+    CHECK(anna.standing() == Standing::member);
+    round();
+    REQUIRE(ben.try_join({}, true, now));
+    CHECK(ben.n_behind(now) == 2);
+    CHECK(ben.standing() == Standing::replaying);
+    REQUIRE(ben.try_next({}, now));
+    REQUIRE(ben.try_next({}, now));
+    CHECK(ben.n_behind(now) == 1);
+    CHECK(ben.standing() == Standing::waiting);
+    sequencer.note(RunPaths(keys.run).hello("ben", 1), now);
+    round();
+    REQUIRE(ben.try_next({}, now));
+    CHECK(ben.n_behind(now) == 0);
+    CHECK(ben.standing() == Standing::member);
+    // the store loses a listed message, then says that rounds before it are removed
+    anna.publish(anna.next_index() - 1, Phase::single, 1, {});
+    now += Millis(100'000);
+    REQUIRE(sequencer.poll(now));
+    store->remove(RunPaths(keys.run).message({4, "anna", 1}));
+    CHECK_FALSE(ben.try_next({}, now));
+    CHECK(ben.standing() == Standing::stuck);
+    const RecordHead floor{Kind::floor, 9, "sequencer", 0};
+    store->put(RunPaths(keys.run).floor(9), make_record(keys, floor, {}));
+    CHECK_FALSE(ben.try_next({}, now + Millis(60'000)));
+    CHECK(ben.standing() == Standing::faulted);
+    CHECK(ben.try_next({}, now)->fault == Fault::expired);
 }
 
 TEST_CASE("a_hundred_hosts_have_one_state", "[rounds]") {

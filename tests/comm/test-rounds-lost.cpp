@@ -148,3 +148,37 @@ TEST_CASE("crashes_while_a_lost_store_is_restored_lose_nothing", "[rounds][lost]
         }
     }
 }
+
+// A member says that it is stuck behind a commit that does not exist: a commit that followed it would end the
+// run, because nobody could apply it.
+TEST_CASE("a_host_that_is_stuck_behind_no_commit_undoes_nothing", "[rounds][lost]") {
+    const bool is_true = GENERATE(false, true);  // true: the place is a commit
+    INFO("true " << is_true);
+    World world(
+        {.n_hosts    = 1,
+         .membership = {.min_hosts = 1, .min_deadline = Millis(200), .gone_after = Millis(8'000)}}
+    );
+    world.run(Millis(3'000));
+    Host & host = *world.hosts[0];
+    host.hold   = true;  // while it says nothing itself
+    world.run(Millis(300));
+    const auto     chain  = CommitLog(world.store(), world.keys()).load();
+    const uint64_t newest = chain.back().commit.index;
+    Key32          head   = chain[chain.size() - 2].digest;
+    head[5] ^= is_true ? 0 : 1;
+    const PresenceKey stuck{PresenceKey::Kind::stuck, "host0", newest};
+    WireWriter        body;
+    body.u64(newest - 1);
+    body.raw(head);
+    world.store().put(
+        RunPaths(world.keys().run).presence(stuck),
+        make_signed_record(world.keys(), head_of(stuck), body.bytes())
+    );
+    world.run(Millis(10'000));
+    host.hold              = false;
+    world.ledger.is_strict = false;
+    world.run(Millis(10'000));
+    CHECK(world.ledger.n_undone == (is_true ? 1 : 0));
+    CHECK(host.index() > newest + 20);
+    CHECK(world.ledger.n_faults == (is_true ? 1 : 0));
+}

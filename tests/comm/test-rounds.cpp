@@ -148,7 +148,7 @@ static void lose_message(World & world, const std::string & host) {
     const RunPaths paths(world.keys().run);
     const auto *   message = newest.message_of(host);
     REQUIRE(message);
-    world.store().remove(paths.message(newest.index, host, message->incarnation));
+    world.store().remove(paths.message({newest.index, host, message->incarnation}));
 }
 
 TEST_CASE("a_lost_message_is_put_again_by_its_holder", "[rounds]") {

@@ -14,6 +14,7 @@ using namespace gt;
 
 static int run(int bug) {
     constexpr int      kBlocks = 3, kN = kBlocks * cuda::kBugThreads;
+    constexpr int      kZeros = 20'000;  // more than a thread may read
     std::vector<float> x(kN), out(kN, -1.0f), want(kN);
     for (int i = 0; i < kN; ++i) {
         x[i] = static_cast<float>(random_bits(1, i) % 1000);
@@ -26,7 +27,9 @@ static int run(int bug) {
     auto * dev_x   = static_cast<float *>(cuda::alloc(kN * sizeof(float)));
     auto * dev_out = static_cast<float *>(cuda::alloc(kN * sizeof(float)));
     auto * count   = static_cast<int *>(cuda::alloc(sizeof(int)));
-    int    n       = 0;
+    auto * zeros   = static_cast<float *>(cuda::alloc(kZeros * sizeof(float)));
+    cuda::set_zero(nullptr, zeros, kZeros * sizeof(float));
+    int n = 0;
     cuda::copy_in(nullptr, dev_x, x.data(), kN * sizeof(float));
     cuda::copy_in(nullptr, count, &n, sizeof n);
     cuda::synchronize(nullptr);
@@ -34,6 +37,9 @@ static int run(int bug) {
         cuda::bugs_kernel, kBlocks, cuda::kBugThreads, 0, nullptr, bug, dev_x, dev_out, count
     );
     cuda::launch(cuda::matrix_bugs_kernel, kBlocks, cuda::kBugThreads, 0, nullptr, bug, dev_out);
+    cuda::launch(
+        cuda::sum_bugs_kernel, kBlocks, cuda::kBugThreads, 0, nullptr, bug, kZeros, zeros, dev_out
+    );
     cuda::copy_out(nullptr, out.data(), dev_out, kN * sizeof(float));
     cuda::copy_out(nullptr, &n, count, sizeof n);
     if (bug != 5) {
@@ -47,6 +53,7 @@ static int run(int bug) {
     cuda::free(dev_x);
     cuda::free(dev_out);
     cuda::free(count);
+    cuda::free(zeros);
     return right ? 0 : 3;
 }
 

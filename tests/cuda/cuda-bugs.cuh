@@ -1,8 +1,8 @@
-// tests/cuda/cuda-bugs.cuh — two kernels with twelve bugs to choose from; each must be detected.
+// tests/cuda/cuda-bugs.cuh — three kernels with thirteen bugs to choose from; each must be detected.
 //
 // Every block adds to each element of its tile the largest of the tile, mirrored: shared memory, a
-// barrier, warp operations, a counter shared by blocks. Then a product of matrices is added. bug 0: none. 4 and
-// 5 are in host code, from 10 on they are in the second kernel.
+// barrier, warp operations, a counter shared by blocks. Then a product of matrices is added, and a sum of zeros.
+// bug 0: none. 4 and 5 are in host code, 10 to 12 in the second kernel, 13 in the third.
 #pragma once
 
 #include "ggml-train/cuda/mma.cuh"
@@ -71,6 +71,19 @@ __global__ void __launch_bounds__(kBugThreads) matrix_bugs_kernel(int bug, float
         multiply_add(c, a, one, one);
     }
     out[size_t(blockIdx.x) * kBugThreads + i] += warp_sum(c[0] + c[1] + c[2] + c[3]) / 2.0f;
+}
+
+// Adds the sum of n zeros. With the bug one thread reads all of them, a chain of memory accesses that no other
+// thread shortens.
+__global__ void __launch_bounds__(kBugThreads)
+    sum_bugs_kernel(int bug, int n, const float * zeros, float * out) {
+    const int i    = threadIdx.x;
+    const int step = bug == 13 ? 1 : kBugThreads;
+    float     sum  = 0.0f;
+    for (int z = bug == 13 && i > 0 ? n : i; z < n; z += step) {
+        sum += zeros[z];
+    }
+    out[size_t(blockIdx.x) * kBugThreads + i] += sum;
 }
 
 }  // namespace gt::cuda

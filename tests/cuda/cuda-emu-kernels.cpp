@@ -10,3 +10,4 @@
 #include "ggml-train/cuda/loss.cu"
 #include "ggml-train/cuda/muon.cu"
 #include "ggml-train/cuda/norm.cu"
+#include "ggml-train/cuda/rows.cu"

@@ -66,14 +66,13 @@ Value address(const Kernel & k, const std::string & text) {
 // ---- memory --------------------------------------------------------------------------------------------
 
 bool clash(const Machine & m, const Touch & before, const Thread & t) {
-    if (before.thread < 0 ||
-        (before.block == m.block_number && uint32_t(before.thread) == t.linear)) {
+    if (before.thread == 0 || (before.block == m.block_number && before.thread == t.linear + 1)) {
         return false;
     }
     if (before.block != m.block_number) {
         return true;  // nothing orders blocks
     }
-    const bool same_warp = uint32_t(before.thread) / 32 == t.linear / 32;
+    const bool same_warp = (before.thread - 1) / 32 == t.linear / 32;
     return before.n_barrier == t.n_barrier && !(same_warp && before.n_warp != t.n_warp);
 }
 
@@ -87,8 +86,7 @@ void touch(Machine & m, Thread & t, Shadow & s, bool write, bool atomic) {
     if (write && clash(m, s.read, t) && !(atomic && s.read.atomic)) {
         m.fail(t, s.read.block != m.block_number ? "race between blocks" : "race with a read");
     }
-    (write ? s.write : s.read
-    ) = {m.block_number, static_cast<int>(t.linear), t.n_barrier, t.n_warp, atomic};
+    (write ? s.write : s.read) = {m.block_number, t.linear + 1, t.n_barrier, t.n_warp, atomic};
 }
 
 enum class Space { global, shared, local };

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <numeric>
 #include <random>
+#include <set>
 #include <utility>
 
 namespace ptx {
@@ -36,15 +37,28 @@ class Module {
 public:
     void     read(const std::string & file);
     void     run(const cuda_emu::Launch & launch);
-    uint64_t n_instructions = 0, most_read = 0;
-    int      n_launches = 0;
+    uint64_t n_instructions = 0;
+    int      n_launches     = 0;
+
+    std::vector<std::string> unused() const;
 
 private:
     void declare(Kernel & k, const std::string & line);
     void run_block(Machine & m, std::mt19937 & random);
 
     std::map<std::string, Kernel> kernels_;
+    std::set<std::string>         launched_;
 };
+
+std::vector<std::string> Module::unused() const {
+    std::vector<std::string> names;
+    for (const auto & [name, kernel] : kernels_) {
+        if (launched_.count(name) == 0) {
+            names.push_back(name);
+        }
+    }
+    return names;
+}
 
 // .param .u64 name   or   .param .align 8 .b8 name[24]
 static Param read_param(const std::vector<std::string> & t) {
@@ -299,7 +313,7 @@ void Module::run(const cuda_emu::Launch & l) {
         Area & area = m.global[reinterpret_cast<uint64_t>(r.begin) + r.bytes];
         area.begin  = reinterpret_cast<unsigned char *>(r.begin);
         area.bytes  = r.bytes;
-        area.shadow.resize(r.bytes);
+        area.shadow = make_shadows(r.bytes);
     }
     const uint32_t n_block[] = {l.block.x, l.block.y, l.block.z},
                    n_grid[]  = {l.grid.x, l.grid.y, l.grid.z};
@@ -317,8 +331,7 @@ void Module::run(const cuda_emu::Launch & l) {
         m.block[2]      = static_cast<uint32_t>(at / l.grid.x / l.grid.y);
         m.shared_bytes.assign(k.shared_bytes + l.dynamic_bytes, 0xff);
         m.shared = {
-            m.shared_bytes.data(), m.shared_bytes.size(),
-            std::vector<Shadow>(m.shared_bytes.size())};
+            m.shared_bytes.data(), m.shared_bytes.size(), make_shadows(m.shared_bytes.size())};
         m.threads.assign(n, Thread());
         for (uint32_t i = 0; i < n; ++i) {
             Thread & t = m.threads[i];
@@ -331,10 +344,15 @@ void Module::run(const cuda_emu::Launch & l) {
         }
         run_block(m, random);
         for (const Thread & t : m.threads) {
-            most_read = std::max(most_read, t.n_read);
+            if (t.n_read > kMostRead) {
+                m.fail(
+                    t, gt::format("reads %llu bytes in one launch", (unsigned long long) t.n_read)
+                );
+            }
         }
     }
     ++n_launches;
+    launched_.insert(k.name);
 }
 
 Scope::Scope(const std::vector<std::string> & files) : module_(std::make_unique<Module>()) {
@@ -352,8 +370,8 @@ uint64_t Scope::n_instructions() const {
     return module_->n_instructions;
 }
 
-uint64_t Scope::most_read() const {
-    return module_->most_read;
+std::vector<std::string> Scope::unused() const {
+    return module_->unused();
 }
 
 int Scope::n_launches() const {

@@ -3,14 +3,18 @@
 // An interpreter for the instructions our kernels compile to; it throws on any other. Unlike the emulator
 // it sees the compiled code: contraction, approximate arithmetic, code behind __CUDA_ARCH__, alignment.
 // It checks bounds and alignment of every access, races within and between blocks, barriers and warp
-// operations. It does not see what ptxas does, and computes approximate instructions exactly.
+// operations, and that no thread of a launch reads more than kMostRead bytes of device memory: a thread waits
+// for each line that it reads, so long chains leave a GPU idle. It does not see what ptxas does, and computes approximate instructions exactly.
 // Read next: ptx-ops.cpp (one instruction), ptx-run.cpp (modules and launches).
 #pragma once
 
 #include "cuda-emu.h"
 #include "ggml-train/base/base.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -24,6 +28,8 @@ public:
 
 class Module;
 
+constexpr uint64_t kMostRead = 64 * 1024;
+
 // While it exists, every launch runs in the interpreter, with the kernels of these PTX files;
 // cuda_emu::config sets the order of threads. REQUIRES: the program exports its symbols (-rdynamic),
 // because a kernel is found by its mangled name.
@@ -35,8 +41,10 @@ public:
     Scope & operator=(const Scope &) = delete;
 
     uint64_t n_instructions() const;  // run so far
-    uint64_t most_read() const;       // bytes of device memory that one thread read in one launch
     int      n_launches() const;
+
+    // Kernels of the files that were not launched.
+    std::vector<std::string> unused() const;
 
 private:
     std::unique_ptr<Module> module_;
@@ -65,10 +73,10 @@ struct Thread {
     std::vector<int> to_matrix;        // registers
 };
 
-// The last access to a byte: thread, block, epochs.
+// The last access to a byte: thread, block, epochs. All zero: none.
 struct Touch {
-    int64_t  block     = -1;
-    int      thread    = -1;
+    int64_t  block     = 0;
+    uint32_t thread    = 0;  // its number plus one
     uint32_t n_barrier = 0, n_warp = 0;
     bool     atomic = false;
 };
@@ -76,10 +84,19 @@ struct Shadow {
     Touch write, read;
 };
 
+// For n bytes. Pages that nobody touches cost nothing.
+struct Free {
+    void operator()(void * p) const { std::free(p); }
+};
+using Shadows = std::unique_ptr<Shadow[], Free>;
+inline Shadows make_shadows(size_t n) {
+    return Shadows(static_cast<Shadow *>(std::calloc(std::max<size_t>(n, 1), sizeof(Shadow))));
+}
+
 struct Area {  // of memory
-    unsigned char *     begin = nullptr;
-    size_t              bytes = 0;
-    std::vector<Shadow> shadow;
+    unsigned char * begin = nullptr;
+    size_t          bytes = 0;
+    Shadows         shadow;
 };
 
 struct Machine;

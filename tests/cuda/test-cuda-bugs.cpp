@@ -1,4 +1,4 @@
-// Twelve kinds of bugs in a kernel are detected: by the emulator, by a sanitizer, or by the PTX
+// Thirteen kinds of bugs in a kernel are detected: by the emulator, by a sanitizer, or by the PTX
 // interpreter. The kernel without a bug passes everywhere.
 #include "ggml-train/base/base.h"
 #include "tests/catch.h"
@@ -96,6 +96,7 @@ TEST_CASE("the_ptx_interpreter_catches_the_kernels_bugs", "[cuda][ptx]") {
         {10, "matrix read before the barrier", kPlain, 4, "race with a"},
         {11, "product of half a warp", kPlain, 4, "lanes disagree"},
         {12, "row of a matrix that is not aligned", kPlain, 4, "misaligned"},
+        {13, "a thread that reads a whole array", kPlain, 4, "reads 80004 bytes in one launch"},
     };
     for (const Expected & c : catches) {
         const Outcome o = run(c.by, c.bug, "up", GT_BUGS_PTX);

@@ -11,6 +11,9 @@ run="-m s.gguf --data text.txt --eval-batches 1 --micro 2 --steps 3 --log-every 
 demo="$run --replicator demo"
 smooth="$run --replicator none --rule adamw"  # takes no signs of noise
 
+# a training step, timed
+expect 0 "tokens/s): all right" "$bin/selftest" --device fake
+
 # two devices over NCCL, ggml's ops: losses and weights of two CPU ranks
 train $demo --ranks 2 --portable --out cpu --export cpu.gguf >out.txt 2>&1 || { cat out.txt; fail "CPU ranks failed"; }
 train $demo --device fake:0,fake:1 --portable --out fake --export fake.gguf >out.txt 2>&1 || { cat out.txt; fail "two devices failed"; }
@@ -25,31 +28,43 @@ for shard in optimizer full; do
     close fused $shard 1e-5 3 0 || fail "$shard: losses of our kernels differ from the CPU's"
 done
 
-# resuming from the last checkpoint but one gives the same bits, momentum included
-train $demo --device fake:0,fake:1 --out ours --export first.gguf >/dev/null
-rm ours/checkpoint-0000000003.gguf
-expect 0 "resuming after step 2" train $demo --device fake:0,fake:1 --out ours --export again.gguf
-cmp first.gguf again.gguf || fail "a resumed run on devices ends differently"
+# resuming from the last checkpoint but one gives the same bits, the state of the optimizer included
+for replicator in demo loco; do
+    mkdir $replicator-run && cd $replicator-run
+    again="-m ../s.gguf --data ../text.txt --eval-batches 1 --micro 2 --steps 3 --log-every 1 --save-every 1 --replicator $replicator"
+    train $again --device fake:0,fake:1 --out ours --export first.gguf >/dev/null
+    rm ours/checkpoint-0000000003.gguf
+    expect 0 "resuming after step 2" train $again --device fake:0,fake:1 --out ours --export again.gguf
+    cmp first.gguf again.gguf || fail "$replicator: a resumed run on devices ends differently"
+    cd ..
+done
 
 # a host with a device and one without agree on every bit (the run itself compares digests)
-mkdir anna ben
-"$bin/hub" --new --nodes hosts.txt --name anna --store "file://$work/store" >/dev/null
-echo "ben -" >>hosts.txt
-together="--data text.txt --nodes hosts.txt"
-train -m s.gguf $together --name anna --out anna/run --export anna/x.gguf --batch 4 --steps 2 --min-hosts 2 \
-    --replicator demo --rule sgd --chunk 32x32 >anna/out.txt 2>&1 &
-anna=$!
-until grep -q "^run " anna/out.txt 2>/dev/null || ! kill -0 $anna 2>/dev/null; do sleep 0.1; done
-"$bin/train-gpt" -m s.gguf $together --name ben --out ben/run --export ben/x.gguf --device fake --threads 1 \
-    --sample-tokens 8 >ben/out.txt 2>&1 || { tail -5 */out.txt; fail "the host with a device failed"; }
-wait $anna || { tail -5 */out.txt; fail "the host without a device failed"; }
-cmp anna/x.gguf ben/x.gguf || fail "hosts with and without a device differ"
+for replicator in demo loco; do
+    mkdir with-$replicator && cd with-$replicator
+    mkdir anna ben
+    "$bin/hub" --new --nodes hosts.txt --name anna --store "file://$PWD/store" >/dev/null
+    echo "ben -" >>hosts.txt
+    together="--data ../text.txt --nodes hosts.txt"
+    train -m ../s.gguf $together --name anna --out anna/run --export anna/x.gguf --batch 4 --steps 4 --min-hosts 2 \
+        --replicator $replicator --rule sgd --chunk 32x32 >anna/out.txt 2>&1 &
+    anna=$!
+    until grep -q "^run " anna/out.txt 2>/dev/null || ! kill -0 $anna 2>/dev/null; do sleep 0.1; done
+    "$bin/train-gpt" -m ../s.gguf $together --name ben --out ben/run --export ben/x.gguf --device fake --threads 1 \
+        --sample-tokens 8 >ben/out.txt 2>&1 || { tail -5 */out.txt; fail "$replicator: the host with a device failed"; }
+    wait $anna || { tail -5 */out.txt; fail "$replicator: the host without a device failed"; }
+    cmp anna/x.gguf ben/x.gguf || fail "$replicator: hosts with and without a device differ"
+    cd ..
+done
 
-# replicators without kernels work on host copies of device memory
+# local steps; and an optimizer without kernels, which works on host copies of device memory
 small="-m s.gguf --data text.txt --eval-batches 1 --steps 10 --log-every 1"
-train $small --replicator diloco --every 5 --portable --out d-cpu --export d-cpu.gguf >/dev/null
-train $small --replicator diloco --every 5 --device fake --portable --out d-fake --export d-fake.gguf >/dev/null
-cmp d-cpu.gguf d-fake.gguf || fail "diloco on a device and on the CPU end with different weights"
+for optim in "--replicator diloco --every 5" "--replicator demo --momentum-subtract 0.5 --rule sgd"; do
+    train $small $optim --portable --out d-cpu --export d-cpu.gguf >/dev/null
+    train $small $optim --device fake --portable --out d-fake --export d-fake.gguf >/dev/null
+    cmp d-cpu.gguf d-fake.gguf || fail "$optim: a device and the CPU end with different weights"
+    rm -r d-cpu d-fake
+done
 
 # weights sharded over the devices, block by block
 train $small --shard full --ranks 2 --portable --out s-cpu --export s-cpu.gguf >/dev/null

@@ -33,6 +33,7 @@ sample=(-p "the " -n 12 --temp 0 --threads 1)
 "$bin/generate" -m merged.gguf "${sample[@]}" >merged.txt
 cmp with.txt merged.txt || fail "the merged model writes other text"
 expect 2 "add --lora RANK" train -m base.gguf --lora-dropout 0.1 --data text.txt --out c
+expect 1 "is an adapter; -m names the model that it is for" "$bin/evaluate" -m a/x.gguf text.txt
 expect 1 "is an adapter; --lora needs the model" train -m a/x.gguf --lora 4 --data text.txt --out c
 expect 1 "no matrix \"mlp\"; it has attn_k" train -m base.gguf --lora 4 --lora-on mlp --data text.txt --out c
 expect 1 "--lora-alpha 4" train -m base.gguf --lora 4 --data text.txt --out a/run --export a/x2.gguf

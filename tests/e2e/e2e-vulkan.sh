@@ -25,6 +25,10 @@ expect 0 "--device vulkan: no driver found" "${without[@]}" "$bin/train-gpt" --l
 [ "$(grep -c vulkan out.txt)" = 1 ] || { cat out.txt; fail "no driver: more than one line"; }
 expect 1 "a process trains on one vulkan device" train $run --device vulkan:0 --ranks 2 --out no
 
+# a training step, timed
+expect 0 "tokens/s): all right" "$bin/selftest" --device vulkan:0
+grep -q "^vulkan:0: .*: a training step: loss .*; .* s, then .* s (" out.txt || { cat out.txt; fail "selftest: no times"; }
+
 # the losses of the CPU
 train $smooth --device cpu --portable --out cpu --export x.gguf >/dev/null
 train $smooth --device vulkan:0 --out f32 --export whole.gguf >out.txt 2>&1 || { cat out.txt; fail "training failed"; }
@@ -34,7 +38,17 @@ for type in f16 bf16; do
     train $smooth --device vulkan:0 --compute $type --out $type --export x.gguf >/dev/null
     close f32 $type 0.01 4 4 || { paste <(losses f32) <(losses $type); fail "$type: losses do not follow F32, or are F32"; }
 done
-tiny_images
+# an adapter: the model is F16 there
+adapter() {
+    train -m base.gguf --data text.txt --lora 4 --steps 3 --micro 2 --rule adamw --lr 1e-2 --val-fraction 0 --device "$1" --out "$2" \
+        --export x.gguf >out.txt 2>&1 || { cat out.txt; fail "an adapter on $1 failed"; }
+}
+"$bin/export" s.gguf --type q8_0 -o base.gguf >/dev/null
+adapter cpu lora-cpu
+adapter vulkan:0 lora-vulkan
+grep -q "(copied to the device)" out.txt && grep -q "vulkan:0, 1 thread" out.txt || { cat out.txt; fail "adapter: Vulkan was not used"; }
+close lora-cpu lora-vulkan 1e-4 3 1 || { paste <(losses lora-cpu) <(losses lora-vulkan); fail "losses of an adapter differ from the CPU's"; }
+tiny_images --patch 2  # 17 patches a picture: the shaders for fewer than nine columns take lavapipe 16 s more
 vit() {
     "$bin/train-vit" -m vit.gguf --data . --eval-batches 1 --steps 3 --batch 4 --micro 2 --log-every 1 --threads 1 --mixup 0.2 \
         --stochastic-depth 0.2 --smoothing 0.1 --rule adamw "$@" >out.txt 2>&1 || { cat out.txt; fail "train-vit $* failed"; }

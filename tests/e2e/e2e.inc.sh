@@ -60,7 +60,7 @@ close() {
         END { exit bad || rows < least || differ < other }'
 }
 
-# tiny_images: vit.gguf, and 24 pictures of 3 classes to train it on, in this folder
+# tiny_images OPTION...: vit.gguf, and 24 pictures of 3 classes to train it on, in this folder
 tiny_images() {
     python3 - <<'PY'
 import random, struct
@@ -69,7 +69,8 @@ for name, n in ("train", 24), ("t10k", 8):
     open(f"{name}-images-idx3-ubyte", "wb").write(struct.pack(">4I", 2051, n, 8, 8) + random.randbytes(64 * n))
     open(f"{name}-labels-idx1-ubyte", "wb").write(struct.pack(">2I", 2049, n) + bytes(i % 3 for i in range(n)))
 PY
-    "$bin/new-model" --arch vit --layers 3 --width 32 --heads 2 --image 8 --patch 4 --channels 1 --classes 3 -o vit.gguf >/dev/null
+    "$bin/new-model" --arch vit --layers 3 --width 32 --heads 2 --image 8 $(unless_given "$*" "--patch 4") --channels 1 --classes 3 \
+        -o vit.gguf "$@" >/dev/null
 }
 
 # wait_for_step FOLDER N PID: waits until the run has done N steps or has ended

@@ -1,12 +1,14 @@
-"""odd_gguf.py SOURCE FOLDER: legal but unusual copies of a llama GGUF, as other programs write them."""
+"""odd_gguf.py SOURCE FOLDER [NAME...]: legal but unusual copies of a GGUF, as other programs write them; all of a llama,
+or those named. Files that libllama runs are in FOLDER/runs."""
 
+import os
 import sys
 
 import gguf
 import numpy as np
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
-SOURCE = gguf.GGUFReader(sys.argv[1])
+SOURCE, FOLDER = gguf.GGUFReader(sys.argv[1]), sys.argv[2]
 OPTIONAL = ("llama.attention.head_count_kv", "llama.rope.dimension_count", "llama.rope.freq_base", "llama.vocab_size")
 
 
@@ -16,7 +18,7 @@ def write(name, change=lambda keys, tensors: None, alignment=None):
     tensors = {t.name: (t.data, None) for t in SOURCE.tensors}
     arch = keys.pop("general.architecture")[0]
     change(keys, tensors)
-    writer = gguf.GGUFWriter(f"{sys.argv[2]}/{name}.gguf", arch)
+    writer = gguf.GGUFWriter(f"{FOLDER}/{name}.gguf", arch)
     if alignment:
         writer.add_custom_alignment(alignment)
     for key, (value, kind, of) in keys.items():
@@ -35,9 +37,33 @@ def without_optional_keys(keys, _):
 
 
 def other_keys(keys, _):
-    keys["someone.else"] = ([1, 2], gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.INT8)
-    keys["llama.rope.scaling.type"] = ("none", gguf.GGUFValueType.STRING, None)
+    array, text = gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.STRING
+    keys["someone.else"] = ([1, 2], array, gguf.GGUFValueType.INT8)
+    keys["general.tags"] = (["text", "größer"], array, text)
+    keys["quantize.imatrix.file"] = ("i.dat", text, None)
+    keys["llama.attention.sliding_window"] = (4096, gguf.GGUFValueType.UINT32, None)  # of Mistral; llama.cpp does not use it
+    keys["llama.rope.scaling.type"] = ("none", text, None)
+    keys["tokenizer.chat_template.tool_use"] = ("{{ tools }}", text, None)
+
+
+def wide_keys(keys, _):
     keys["llama.context_length"] = (keys["llama.context_length"][0], gguf.GGUFValueType.UINT64, None)
+
+
+def sizes_per_layer(keys, _):
+    for name in ("attention.head_count", "attention.head_count_kv", "feed_forward_length"):
+        value = keys[f"llama.{name}"][0]
+        keys[f"llama.{name}"] = ([value, value], gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.INT32)
+
+
+def windows_per_layer(keys, _):
+    keys["gemma3.attention.sliding_window"] = (8, gguf.GGUFValueType.UINT32, None)
+    keys["gemma3.attention.sliding_window_pattern"] = ([True, False, True, False], gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.BOOL)
+
+
+def uneven_windows(keys, _):
+    keys["gemma3.attention.sliding_window"] = (8, gguf.GGUFValueType.UINT32, None)
+    keys["gemma3.attention.sliding_window_pattern"] = ([True, False, False, True], gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.BOOL)
 
 
 def reversed_order(_, tensors):
@@ -69,7 +95,23 @@ def half_norms(_, tensors):
 
 
 def biases(_, tensors):
-    tensors["blk.0.attn_q.bias"] = (np.zeros(32, np.float32), None)
+    for name, (array, _) in list(tensors.items()):
+        if name.startswith("blk.") and array.ndim == 2:
+            tensors[name.replace(".weight", ".bias")] = (np.sin(np.arange(len(array), dtype=np.float32)), None)
+
+
+def fused(_, tensors):
+    for i in range(2):
+        parts = [tensors.pop(f"blk.{i}.attn_{which}.weight")[0] for which in "qkv"]
+        tensors[f"blk.{i}.attn_qkv.weight"] = (np.concatenate(parts), None)
+
+
+def other_biases(_, tensors):
+    tensors["blk.1.attn_q.bias"] = (np.zeros(32, np.float32), None)
+
+
+def scales(_, tensors):
+    tensors["blk.0.attn_q.scale"] = (np.ones(1, np.float32), None)
 
 
 def other_values(keys, _):
@@ -89,7 +131,14 @@ def split(keys, _):
     keys["split.count"] = (3, gguf.GGUFValueType.UINT16, None)
 
 
-write("plain")
-write("aligned", alignment=64)
-for change in [without_optional_keys, other_keys, reversed_order, own_output, padded, mixed_types, half_norms, biases, other_values, unequal_layers, experts, split]:
-    write(change.__name__.replace("_", "-"), change)
+RUN = [without_optional_keys, other_keys, reversed_order, own_output, mixed_types, sizes_per_layer, biases, fused]
+DO_NOT_RUN = [wide_keys, padded, half_norms, other_values, unequal_layers, other_biases, scales, experts, split]
+os.makedirs(f"{FOLDER}/runs", exist_ok=True)
+if sys.argv[3:]:
+    for name in sys.argv[3:]:
+        write(name, globals()[name.split("/")[-1].replace("-", "_")])
+    sys.exit()
+write("runs/plain")
+write("runs/aligned", alignment=64)
+for change in RUN + DO_NOT_RUN:
+    write(("runs/" if change in RUN else "") + change.__name__.replace("_", "-"), change)

@@ -1,5 +1,8 @@
+#include "ggml-train/cuda/table.h"
 #include "ggml-train/device/backend.h"
 #include "tests/catch.h"
+
+#include <cmath>
 
 using namespace gt;
 
@@ -50,4 +53,46 @@ TEST_CASE("kernels_come_with_the_backend_that_offers_them", "[device]") {
     CHECK(find_kernels(find_device({"cpu", 0})) == nullptr);
     CHECK(find_kernels(find_device({"fake", 0})) != nullptr);
     CHECK(Backend("fake", 1).device() != nullptr);
+}
+
+// Our kernels and ggml's nodes have streams of their own, and both run as late as they may. This is what
+// graph/compute.cpp alternates between, with each of its waits left out in turn.
+TEST_CASE("a_missing_wait_between_our_kernels_and_ggmls_nodes_changes_the_result", "[device]") {
+    constexpr int64_t        n = 64;
+    const Backend            fake("fake", 1);
+    Device &                 device = *fake.device();
+    const ggml_context_ptr   ctx    = make_context(8, 4);
+    ggml_tensor *            x      = ggml_new_tensor_1d(ctx.get(), GGML_TYPE_F32, n);
+    ggml_tensor *            y      = ggml_new_tensor_1d(ctx.get(), GGML_TYPE_F32, n);
+    ggml_tensor *            twice  = ggml_scale(ctx.get(), y, 2.0f);
+    ggml_tensor *            z      = ggml_new_tensor_1d(ctx.get(), GGML_TYPE_F32, n);
+    const auto               buffer = fake.allocate(ctx.get(), "a test");
+    const std::vector<float> ones(n, 1.0f), zeros(n, 0.0f);
+    ggml_cgraph *            graph = ggml_new_graph_custom(ctx.get(), 4, false);
+    ggml_build_forward_expand(graph, twice);
+    const auto at = [](ggml_tensor * t) { return static_cast<float *>(t->data); };
+
+    // z = gelu(2 gelu(x)), our kernel, ggml's node, our kernel
+    const auto run = [&](bool wait_for_ours, bool wait_for_ggml) {
+        for (ggml_tensor * t : {y, twice, z}) {
+            ggml_backend_tensor_set(t, zeros.data(), 0, n * sizeof(float));
+        }
+        ggml_backend_tensor_set(x, ones.data(), 0, n * sizeof(float));
+        device.kernels().gelu(nullptr, n, cuda::Gelu::erf, at(x), at(y));
+        if (wait_for_ours) {
+            device.wait();
+        }
+        REQUIRE(ggml_backend_graph_compute_async(fake.get(), graph) == GGML_STATUS_SUCCESS);
+        if (wait_for_ggml) {
+            ggml_backend_synchronize(fake.get());
+        }
+        device.kernels().gelu(nullptr, n, cuda::Gelu::erf, at(twice), at(z));
+        device.wait();
+        ggml_backend_synchronize(fake.get());
+        return Floats{{at(z), n}, &device}.read()[0];
+    };
+    const auto gelu = [](double v) { return 0.5 * v * (1.0 + std::erf(v / std::sqrt(2.0))); };
+    CHECK(run(true, true) == Approx(gelu(2.0 * gelu(1.0))).epsilon(1e-5));
+    CHECK(run(false, true) == 0.0f);
+    CHECK(run(true, false) == 0.0f);
 }

@@ -181,6 +181,42 @@ TEST_CASE("half_precision_on_a_device_follows_f32", "[device]") {
     }
 }
 
+// ggml's CUDA backend sums products of F16 in F16 unless a node asks for more.
+TEST_CASE("every_product_of_f16_asks_for_sums_in_f32") {
+    const auto n_checked = [](ggml_cgraph * graph) {
+        int n = 0;
+        for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+            const ggml_tensor * node = ggml_graph_node(graph, i);
+            if (node->op == GGML_OP_MUL_MAT && node->src[0]->type == GGML_TYPE_F16) {
+                INFO(node->name);
+                CHECK(node->op_params[0] == GGML_PREC_F32);
+                ++n;
+            }
+        }
+        return n;
+    };
+    for (const auto & [arch, V] : kModels) {
+        for (const Form form : {Form::portable, Form::device}) {
+            INFO(arch << " " << V);
+            Setup setup(small(arch, V), form);
+            setup.options.compute = GGML_TYPE_F16;
+            const StepGraph graph(setup.backend, *setup.model, setup.options);
+            CHECK(n_checked(graph.graph()) > 3);
+        }
+    }
+    // of adapters
+    const ggml_context_ptr ctx = make_context(32, 16);
+    const auto             f32 = [&](int64_t cols, int64_t rows) {
+        return ggml_new_tensor_2d(ctx.get(), GGML_TYPE_F32, cols, rows);
+    };
+    Ops           ops(ctx.get(), Form::portable, GGML_TYPE_F16);
+    ggml_cgraph * graph = ggml_new_graph_custom(ctx.get(), 16, false);
+    ggml_build_forward_expand(
+        graph, ops.linear_blocks(f32(6, 2), {f32(3, 4), f32(3, 5)}, f32(9, 2))
+    );
+    CHECK(n_checked(graph) == 2);
+}
+
 TEST_CASE("model_gradients_match_central_differences") {
     for (const auto & [arch, V] : kModels) {
         if (V > 1000) {

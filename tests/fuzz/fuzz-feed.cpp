@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
             GT_CHECK(std::memcmp(again.data(), before.data(), again.size()) == 0, "other bytes");
             if (!range->key.empty()) {
                 feed.add(*range);
-                range->key = paths.message(range->key.size() % 3, "anna", 1);
+                range->key = paths.message({range->key.size() % 3, "anna", 1});
                 feed.add(*range);
                 (void) feed.missing(range->key);
                 const auto value = feed.find(range->key, {}, {});

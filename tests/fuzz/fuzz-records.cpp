@@ -90,7 +90,7 @@ public:
             case 2: {
                 const uint64_t index = near(open);
                 const int      slice = in_.u8() % 4;
-                put(paths_.ready(index, slice, host, incarnation),
+                put(paths_.ready({index, host, incarnation}, slice),
                     make_record(keys_, {Kind::ready, index, host, incarnation}, ready_body(slice)));
                 break;
             }

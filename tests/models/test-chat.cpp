@@ -5,6 +5,7 @@
 #include "tests/scratch.h"
 
 #include <algorithm>
+#include <filesystem>
 
 using namespace gt;
 
@@ -30,9 +31,11 @@ struct Speaker {
     Speaker(
         const std::string &              vocab,
         const std::string &              text,
-        const std::vector<std::string> & names = {}
+        const std::vector<std::string> & names = {},
+        const std::string &              model = ""
     )
         : keys(find_vocabulary(vocab)) {
+        gguf_set_val_str(keys.get(), "general.name", model.c_str());
         const int64_t            at = gguf_find_key(keys.get(), "tokenizer.ggml.tokens");
         const int64_t            n  = static_cast<int64_t>(gguf_get_arr_n(keys.get(), at));
         std::vector<std::string> tokens;
@@ -46,7 +49,8 @@ struct Speaker {
         }
         for (size_t i = 0; i < names.size(); ++i) {
             tokens[tokens.size() - 1 - i] = names[i];
-            types[types.size() - 1 - i]   = 3;  // control
+            types[types.size() - 1 - i]   = 3;                                        // control
+            gguf_set_val_bool(keys.get(), "tokenizer.ggml.add_space_prefix", false);  // as Gemma's
         }
         std::vector<const char *> pointers;
         for (const std::string & token : tokens) {
@@ -158,10 +162,9 @@ TEST_CASE("the_assistants_tokens_count_with_the_end_of_the_turn_in_every_templat
         "Hello/ there/!/<end_of_turn>",
         "Hello/ there/!/<end_of_turn>/See/\n/you/./<end_of_turn>",
         "Hello/ there/!/<end_of_turn>",
-        // the vocabulary puts a space of its own after special tokens
-        "<s><start_of_turn> user\nHi<end_of_turn> \n<start_of_turn> model\n"
-        "[[Hello there!<end_of_turn>]] \n<start_of_turn> user\nBye<end_of_turn> \n"
-        "<start_of_turn> model\n[[See\nyou.<end_of_turn>]]",
+        "<s><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n"
+        "[[Hello there!<end_of_turn>]]\n<start_of_turn>user\nBye<end_of_turn>\n"
+        "<start_of_turn>model\n[[See\nyou.<end_of_turn>]]",
     });
     for (const Row & row : rows) {
         INFO(row.name);
@@ -184,6 +187,12 @@ TEST_CASE("a_thinking_models_turn_counts_from_its_prompt") {
         text,
         ContainsSubstring("<|im_start|>assistant\n[[<think>\n\n</think>\n\nSee\nyou.<|im_end|>]]")
     );
+    // thoughts of the data are cut out of earlier turns
+    Chat thought                = kTwo;
+    thought.messages[1].content = "<think>\nA greeting.\n</think>\n\nHello there!";
+    CHECK_THAT(
+        qwen.marked(thought), ContainsSubstring("<|im_start|>assistant\n[[Hello there!<|im_end|>]]")
+    );
 }
 
 TEST_CASE("a_template_without_end_of_turn_ends_the_text_instead") {
@@ -195,6 +204,60 @@ TEST_CASE("a_template_without_end_of_turn_ends_the_text_instead") {
         plain.marked(kTwo) == "<s> user: Hi\nassistant:[[ Hello there!]]\nuser: Bye\nassistant:[[ "
                               "See\nyou.]]\n[[</s>]]"
     );
+}
+
+// The names of their special tokens are plain text in this vocabulary: where a turn ends is not looked at.
+TEST_CASE("what_the_assistant_says_counts_in_every_template_of_llama_cpp") {
+    const gguf_context_ptr keys = find_vocabulary("llama-bpe");
+    const Tokenizer        tokenizer(keys.get(), "llama-bpe");
+    int                    n_read = 0, n_both = 0;
+    for (const auto & entry : std::filesystem::directory_iterator(kTemplates)) {
+        if (entry.path().extension() != ".jinja") {
+            continue;
+        }
+        const std::string name = entry.path().stem().string();
+        gguf_set_val_str(keys.get(), "tokenizer.chat_template", read_text(entry.path()).c_str());
+        const ChatTemplate chat_template(keys.get(), tokenizer, name);
+        const auto         counted = [&](const Chat & chat) {
+            const ChatTokens encoded = encode_chat(chat, chat_template, tokenizer);
+            std::string      text;
+            for (size_t i = 0; i < encoded.tokens.size(); ++i) {
+                text += encoded.counts[i] ? tokenizer.piece(encoded.tokens[i]) : "";
+            }
+            return text;
+        };
+        INFO(name);
+        CHECK_THAT(counted(kOne), ContainsSubstring("Hello there!") && !ContainsSubstring("Hi"));
+        CHECK_THAT(
+            counted(kSystem), ContainsSubstring("Hello there!") && !ContainsSubstring("brief")
+        );
+        const std::string two = counted(kTwo);
+        CHECK_THAT(two, ContainsSubstring("See\nyou.") && !ContainsSubstring("Bye"));
+        n_both += two.find("Hello there!") != std::string::npos;
+        ++n_read;
+    }
+    CHECK(n_read > 50);
+    CHECK(n_both >= n_read - 1);  // Nemotron 3 Nano rewrites earlier turns
+}
+
+// Phi-3's special tokens take the blanks behind them; libllama knows it by the name of the model.
+TEST_CASE("chats_of_phi_3_have_llama_cpps_tokens") {
+    const Speaker phi(
+        "phi-3", read_text(kTemplates + "microsoft-Phi-3.5-mini-instruct.jinja"), {}, "Phi-3 mini"
+    );
+    CHECK(
+        phi.marked(kTwo) == "<s><|user|> Hi<|end|><|assistant|>[[ Hello there!<|end|>]]<|user|> Bye"
+                            "<|end|><|assistant|>[[ See\nyou.<|end|>]]"
+    );
+}
+
+TEST_CASE("a_template_whose_end_of_turn_is_no_token_is_noticed") {
+    CHECK(chatml().encode(kTwo).stops);
+    CHECK(Speaker("llama-spm", "{% for m in messages %}{{ m.content }}{% endfor %}")
+              .encode(kOne)
+              .stops);
+    CHECK_FALSE(Speaker("llama-bpe", kChatml).encode(kTwo).stops
+    );  // <|im_end|> is plain text there
 }
 
 // The token that ends its text is written as the vocabulary spells it.

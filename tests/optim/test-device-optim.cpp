@@ -175,51 +175,142 @@ TEST_CASE("a_device_sends_the_messages_of_the_host_and_moves_the_same_weights", 
     }
 }
 
-TEST_CASE("local_steps_on_a_device_are_those_of_the_host", "[device]") {
-    OptimOptions options{.replicator = "loco", .rule = "sgd"};
+// Steps of both: own messages alone, one of them late, then with another host.
+TEST_CASE("every_replicator_on_a_device_does_what_it_does_on_the_host", "[device]") {
+    OptimOptions options{.replicator = "loco"};
     SECTION("loco") {}
-    SECTION("muon") {
-        options.rule = "auto";
+    SECTION("loco, sgd without correction") {
+        options.rule = "sgd";
     }
-    SECTION("muon, overlap") {
-        options.rule    = "auto";
+    SECTION("loco with overlap") {
         options.overlap = true;
     }
-    SECTION("diloco") {
-        options = {.replicator = "diloco", .rule = "adamw", .every = 2};
+    SECTION("loco, three fragments, every second step, outer momentum") {
+        options.fragments      = 3;
+        options.every          = 2;
+        options.outer_momentum = 0.6f;
     }
-    SimModel model;
-    Twins    twins(model, options);
-    Round    travelling{.step = 0};
-    for (uint64_t step = 0; step < 6; ++step) {
+    SECTION("loco in other wire types") {
+        options.wire = GENERATE("fp32", "fp16", "q8", "q4", "q2");
+    }
+    SECTION("diloco") {
+        options = {.replicator = "diloco", .every = 2};
+    }
+    SECTION("diloco, restored norm, overlap") {
+        options = {
+            .replicator   = "diloco",
+            .rule         = "muon",
+            .wire         = "q4",
+            .every        = 2,
+            .restore_norm = "on",
+            .overlap      = true};
+    }
+    SECTION("sparseloco") {
+        options = {.replicator = "sparseloco", .every = 2};
+    }
+    SECTION("sparseloco, flat chunks") {
+        options = {.replicator = "sparseloco", .wire = "q4", .chunk = "128", .every = 2};
+    }
+    SECTION("rows of the momentum") {
+        options.replicator = GENERATE("random", "striding", "slicing");
+        options.rate       = 0.3f;
+    }
+    SECTION("rows of the momentum, signs") {
+        options = {.replicator = "random", .rule = "sgd", .wire = "q1", .every = 2};
+    }
+    SECTION("full") {
+        options = {.replicator = "full"};
+    }
+    SimModel          model, others;
+    Twins             twins(model, options);
+    Workers           workers(1);
+    auto              other = make_optimizer(options, others.params(options), workers);
+    Round             travelling{.step = 0};
+    Optimizer * const both[] = {twins.on_host.get(), twins.on_device.get()};
+    for (uint64_t step = 0; step < 10; ++step) {
+        INFO("step " << step);
         model.set_gradients(0, step);
+        others.set_gradients(1, step);
         twins.copy_gradients();
-        const size_t n_read = twins.device.n_read;
-        const Bytes  want   = twins.on_host->prepare(step, 0.1f).message;
+        const size_t n_read = twins.device.n_read, n_written = twins.device.n_written;
+        const Bytes  want = twins.on_host->prepare(step, 0.1f).message;
         REQUIRE(twins.on_device->prepare(step, 0.1f).message == want);
+        Bytes from_other = other->prepare(step, 0.1f).message;
         Round round{.step = step, .has_mine = true};
         if (!want.empty()) {
-            round.messages = {{"a", 1, want}};
+            round.messages = {{"a", 3, want}};
         }
-        if (step == 3) {  // our message missed the commit
+        if (step == 3 || step == 7) {  // our message missed the commit
             round.has_mine = false;
             round.messages.clear();
         }
-        for (Optimizer * optimizer : {twins.on_host.get(), twins.on_device.get()}) {
-            const Round & due = options.overlap ? travelling : round;
-            if (!due.has_mine && due.step == 3) {
-                optimizer->take_back(3);
+        if (step > 4 && !want.empty()) {
+            round.messages.push_back({"b", 5, from_other});
+        }
+        const Round & due = options.overlap ? travelling : round;
+        for (Optimizer * optimizer : both) {
+            if (!due.has_mine && due.step > 0) {
+                optimizer->take_back(due.step);
             }
             optimizer->apply(due);
         }
-        travelling = round;
-        // a quarter of the weights for the message, the update and a message taken back
-        size_t n_weights = 0;
-        for (const ParamView & param : twins.device_params) {
-            n_weights += param.weight.size();
+        other->apply(due);
+        // only messages cross, ours and the round's, and tables of what they are about
+        const size_t content = want.empty() ? 0 : want.size() - kHeadBytes;
+        const size_t sums    = n_pieces(options, twins.device_params) * sizeof(double);
+        CHECK(twins.device.n_read - n_read == content + sums);
+        size_t received = want.size();  // a message that is taken back, too
+        for (const Message & message : due.messages) {
+            received += message.bytes.size();
         }
-        if (options.replicator == "loco") {
-            CHECK(twins.device.n_read - n_read < 3 * n_weights * sizeof(float) / 2);
+        CHECK(twins.device.n_written - n_written < received + 16'000);
+        twins.check_equal();
+        travelling = round;
+    }
+}
+
+TEST_CASE("a_mean_in_fp32_moves_a_device_as_it_moves_the_host", "[device]") {
+    const OptimOptions options{.replicator = "diloco", .wire = "fp16", .every = 1};
+    SimModel           model, others;
+    Twins              twins(model, options);
+    Workers            workers(1);
+    OptimOptions       exact = options;
+    exact.wire               = "fp32";
+    auto mean                = make_optimizer(exact, others.params(exact), workers);
+    model.set_gradients(0, 0);
+    others.set_gradients(1, 0);
+    twins.copy_gradients();
+    const Bytes ours = twins.on_host->prepare(0, 0.1f).message;
+    REQUIRE(twins.on_device->prepare(0, 0.1f).message == ours);
+    // what the shares of a dense round add up to has the head of ours, and values of another type
+    Bytes       whole = mean->prepare(0, 0.1f).message;
+    std::string why;
+    UpdateHead  head      = *read_head(ours, why);
+    head.wire             = Wire::fp32;
+    head.n_content        = whole.size() - kHeadBytes;
+    const Bytes with_head = blank_update(head);
+    std::copy_n(with_head.begin(), kHeadBytes, whole.begin());
+    Round round{.step = 0, .has_mine = true};
+    round.messages = {{"mean", 8, whole}};
+    twins.on_host->apply(round);
+    const auto before = Floats{twins.device_params[0].weight, &twins.device}.read();
+    twins.on_device->apply(round);
+    CHECK(before != Floats{twins.device_params[0].weight, &twins.device}.read());
+    twins.check_equal();
+}
+
+TEST_CASE("values_that_every_host_refuses_change_a_device_as_they_change_the_host", "[device]") {
+    OptimOptions options{.replicator = GENERATE("loco", "diloco", "random"), .every = 1};
+    SimModel     model;
+    Twins        twins(model, options);
+    const float  lr = GENERATE(1e35f, 1e-35f);  // too large for a message, and all rounded to zero
+    for (uint64_t step = 0; step < 2; ++step) {
+        model.set_gradients(0, step);
+        twins.copy_gradients();
+        const Bytes want = twins.on_host->prepare(step, lr).message;
+        REQUIRE(twins.on_device->prepare(step, lr).message == want);
+        for (Optimizer * optimizer : {twins.on_host.get(), twins.on_device.get()}) {
+            step == 0 ? optimizer->take_back(step) : optimizer->drop_residual();
         }
         twins.check_equal();
     }
@@ -246,7 +337,7 @@ TEST_CASE("parts_of_ranks_on_devices_join_to_the_message_of_a_single_rank", "[de
     int          n_ranks = 2;
     SECTION("signs") {}
     SECTION("defaults") {
-        options = {};
+        options = {.replicator = GENERATE("demo", "loco", "random", "sparseloco"), .every = 1};
         n_ranks = GENERATE(2, 3, 4);
     }
     SimModel                            model, whole;
@@ -310,14 +401,16 @@ TEST_CASE("a_device_without_peers_makes_the_steps_of_the_host", "[device]") {
     }
 }
 
-TEST_CASE("has_kernels_is_true_for_demo_and_for_local_steps", "[device]") {
-    CHECK(has_kernels({.replicator = "demo", .rule = "sgd"}));
-    CHECK(has_kernels({}));
-    CHECK(has_kernels({.replicator = "none"}));
-    CHECK_FALSE(has_kernels({.replicator = "full"}));
-    CHECK(has_kernels({.replicator = "diloco"}));
-    CHECK(has_kernels({.replicator = "loco"}));
-    CHECK_FALSE(has_kernels({.replicator = "random"}));
+TEST_CASE("every_replicator_has_kernels_but_for_few_settings", "[device]") {
+    for (const char * name :
+         {"demo", "random", "striding", "slicing", "full", "diloco", "sparseloco", "loco",
+          "none"}) {
+        CHECK(has_kernels({.replicator = name}));
+    }
+    CHECK_FALSE(has_kernels({.replicator = "demo", .subtract = 0.2f}));
+    CHECK_FALSE(has_kernels({.replicator = "sparseloco", .wire = "q1"}));
+    CHECK_FALSE(has_kernels({.replicator = "sparseloco", .chunk = "128x128"}));
+    CHECK(has_kernels({.replicator = "loco", .chunk = "128x128"}));
 }
 
 TEST_CASE("a_full_device_says_how_much_was_asked_for", "[device]") {

@@ -105,6 +105,7 @@ int64_t compare(
     const Sent &           want,
     const Sent &           got,
     float                  subtract,
+    Wire                   wire,
     int64_t                k
 ) {
     float largest = 0.0f, least = INFINITY;
@@ -123,6 +124,12 @@ int64_t compare(
         if (a != b) {
             ++n_other;
             CHECK(std::fabs(std::fabs(m[i]) - least) <= rounding);
+        }
+        if (a && b) {
+            // a type of few bits may round it to the next level
+            const float value = want.at(at), other = got.at(at);
+            CHECK(std::signbit(value) == std::signbit(other));
+            CHECK((wire != Wire::fp32 || std::fabs(value - other) <= rounding));
         }
         const float sent = b ? subtract * got.at(at) : 0.0f;
         if (std::fabs(left[i] + sent - m[i]) > rounding) {
@@ -166,7 +173,7 @@ void check_messages(
                 }
                 n_other += compare(
                     m, std::span(after).subspan(c * n, n), wanted[c], selected[c], options.subtract,
-                    chunks.k
+                    wire, chunks.k
                 );
                 n_sent += chunks.k;
             }

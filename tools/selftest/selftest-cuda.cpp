@@ -303,6 +303,7 @@ std::vector<SelftestRow> selftest_cuda(const SelftestOptions & options) {
     selftest_cuda_gemm(table);
     selftest_cuda_demo(table);
     selftest_cuda_muon(table);
+    selftest_cuda_optim(table);
     return table.rows;
 }
 

@@ -2,7 +2,7 @@
 //
 // The same tables run on a GPU (selftest --cuda), under the emulator (plain, asan, tsan) and on nvcc's PTX
 // (tests/cuda/test-cuda-kernels.cpp). Shapes are not multiples of blocks, tiles or warps.
-// selftest-cuda.cpp, selftest-attention.cpp, selftest-gemm.cpp: forward and backward, within rounding. selftest-cuda-demo.cpp and -muon.cpp: the
+// selftest-cuda.cpp, selftest-attention.cpp, selftest-gemm.cpp: forward and backward, within rounding. selftest-cuda-demo.cpp, -muon.cpp and -optim.cpp: the
 // optimizer, bit for bit, because hosts must agree.
 #pragma once
 
@@ -113,5 +113,6 @@ void selftest_cuda_attention(SelftestTable & table);
 void selftest_cuda_gemm(SelftestTable & table);
 void selftest_cuda_demo(SelftestTable & table);
 void selftest_cuda_muon(SelftestTable & table);
+void selftest_cuda_optim(SelftestTable & table);
 
 }  // namespace gt

@@ -5,6 +5,7 @@
 #include "ggml-train/run/checkpoint.h"
 #include "ggml-train/run/run-status.h"
 #include "ggml-train/run/step-log.h"
+#include "models/base-weights.h"
 #include "tools/cli/interrupt.h"
 #include "tools/train/measure.h"
 #include "tools/train/pause.h"
@@ -58,6 +59,28 @@ void write_page(const std::string & path, const RunStatus & status) {
 int64_t sample_every(const RunPlan & plan, const Samples & samples) {
     const int64_t usual = plan.steps < 50 ? plan.steps : plan.steps / 10;
     return samples.every ? samples.every : usual;
+}
+
+// Weights with NaN or Inf never replace a good checkpoint.
+void check_finite(const HostState & state, uint64_t step) {
+    for (const HostTensor & weight : state.weights) {
+        for (const HostTensor::Piece & piece : weight.pieces) {
+            if (!all_finite(piece.view().values())) {
+                throw Error(format(
+                    "step %llu: %s contains NaN or Inf; the checkpoint was not written. Restart "
+                    "with --fresh and a lower --lr or a longer --warmup",
+                    static_cast<unsigned long long>(step), weight.name.c_str()
+                ));
+            }
+        }
+    }
+}
+
+// Of an adapter.
+std::string use_of(const ModelConfig & config) {
+    const BaseWeights * base = config.lora.base.get();
+    return base ? ", an adapter for " + base->path() + " (--lora; export --merge makes one of both)"
+                : "";
 }
 
 // The run on one rank of this host. All ranks run the same lines; only rank 0 writes files, prints, and
@@ -114,6 +137,23 @@ public:
         if (trainer().step() == 0 && session_.is_first() && !at_end() && !is_interrupted()) {
             validate(0);
         }
+        try {
+            train();
+        } catch (const Displaced &) {
+            log_->note("saved as " + save());
+            throw;
+        }
+        return from_first(ranks_, [&] { return finish(); });
+    }
+
+    ~Run() {
+        if (ranks_.rank() == 0) {
+            session_.log().to(nullptr);
+        }
+    }
+
+private:
+    void train() {
         while (!at_end() && !is_interrupted()) {
             if (const std::string why = pause_reason(); !why.empty()) {
                 pause(why);
@@ -131,16 +171,7 @@ public:
             }
             after_step(result.step + 1, result.validate);
         }
-        return from_first(ranks_, [&] { return finish(); });
     }
-
-    ~Run() {
-        if (ranks_.rank() == 0) {
-            session_.log().to(nullptr);
-        }
-    }
-
-private:
     static bool due(int64_t every, uint64_t step) {
         return every > 0 && step % static_cast<uint64_t>(every) == 0;
     }
@@ -288,7 +319,7 @@ private:
              )) {
             log_->note(note);
         }
-        log_->note("trained model: " + plan_.export_to);
+        log_->note("trained model: " + plan_.export_to + use_of(model_.file.config));
         session_.finish();
         return 0;
     }
@@ -310,20 +341,8 @@ private:
         return c;
     }
 
-    // Weights with NaN or Inf never replace a good checkpoint.
     std::string save() {
-        for (const HostTensor & weight : rank_.state().weights) {
-            for (const HostTensor::Piece & piece : weight.pieces) {
-                if (!all_finite(piece.view().values())) {
-                    throw Error(format(
-                        "step %llu: %s contains NaN or Inf; the checkpoint was not written. "
-                        "Restart "
-                        "with --fresh and a lower --lr or a longer --warmup",
-                        static_cast<unsigned long long>(trainer().step()), weight.name.c_str()
-                    ));
-                }
-            }
-        }
+        check_finite(rank_.state(), trainer().step());
         return save_checkpoint(plan_.out, checkpoint(), static_cast<int>(plan_.keep));
     }
 

@@ -90,7 +90,9 @@ void Session::check_link() {
 Session::~Session() = default;
 
 // In model files the list of tensors shows it; factors of RoPE are tensors themselves.
-constexpr const char * kTied = "gt.tied";
+constexpr const char * kTied   = "gt.tied";
+constexpr const char * kFused  = "gt.fused_qkv";
+constexpr const char * kBiases = "gt.biases";
 static std::string     factors_key(const RopeFactors & factors) {
         return std::string("gt.") + factors.name;
 }
@@ -101,6 +103,12 @@ static Bytes description(const ModelFile & model) {
     gguf_set_kv(keys.get(), model.keys.get());
     write_config(model.config, keys.get());
     gguf_set_val_bool(keys.get(), kTied, model.config.tied);
+    gguf_set_val_bool(keys.get(), kFused, model.config.fused_qkv);
+    std::vector<const char *> biases;
+    for (const std::string & matrix : model.config.biases) {
+        biases.push_back(matrix.c_str());
+    }
+    gguf_set_arr_str(keys.get(), kBiases, biases.data(), biases.size());
     for (const RopeFactors & factors : kRopeFactors) {
         const std::vector<float> & values = model.config.rope.*factors.values;
         if (!values.empty()) {
@@ -126,7 +134,14 @@ ModelFile described_model(const Bytes & bytes) {
     ModelConfig   config = read_config(keys.get(), "the run's model");
     const int64_t tied   = gguf_find_key(keys.get(), kTied);
     config.tied          = tied < 0 || gguf_get_val_bool(keys.get(), tied);
-    gguf_remove_key(keys.get(), kTied);
+    config.fused_qkv     = find_int(keys.get(), kFused, "the run's model").value_or(0) != 0;
+    // versions that do not write this have those of the architecture
+    config.biases = gguf_find_key(keys.get(), kBiases) < 0
+                        ? find_arch(config.arch).defaults.biases
+                        : find_strings(keys.get(), kBiases, "the run's model");
+    for (const char * key : {kTied, kFused, kBiases}) {
+        gguf_remove_key(keys.get(), key);
+    }
     for (const RopeFactors & factors : kRopeFactors) {
         config.rope.*factors.values =
             find_floats(keys.get(), factors_key(factors), "the run's model");

@@ -90,7 +90,18 @@ public:
         const std::string &           name
     )
         : tokenizer_(tokenizer), template_(keys, tokenizer, name),
-          chats_(read_chat_set(files, template_, tokenizer, val)) {}
+          chats_(read_chat_set(files, template_, tokenizer, val)) {
+        if (!chats_.train[0].stops) {
+            const int32_t eos = tokenizer.eos();
+            std::fprintf(
+                stderr,
+                "WARNING: the chat template of %s ends what the assistant says with no token at "
+                "which llama.cpp stops: the model will not learn to stop. Use a template that ends "
+                "turns with %s\n",
+                name.c_str(), eos < 0 ? "such a token" : tokenizer.name(eos).c_str()
+            );
+        }
+    }
 
     void describe(RunInput & in) const override {
         // at least 16 steps a pass: few chats would teach nothing

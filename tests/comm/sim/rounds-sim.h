@@ -103,7 +103,8 @@ private:
             if (!lose_next_of.empty()) {
                 if (const CommitMessage * message = commit.message_of(lose_next_of)) {
                     const RunPaths paths(keys_.run);
-                    memory_->remove(paths.message(commit.index, message->host, message->incarnation)
+                    memory_->remove(
+                        paths.message({commit.index, message->host, message->incarnation})
                     );
                     lose_next_of.clear();
                     hosts[1]->hold = true;

@@ -101,14 +101,13 @@ public:
     )
         : memory_(disk), keys_(keys), options_(options), name_(std::move(name)), ledger_(ledger) {}
 
-    Millis   compute{100};
-    uint64_t part_rounds = 0;      // a checkpoint is written this many rounds late
-    uint64_t skew        = 0;      // added to the state after every round: a broken machine
-    bool     is_new_     = false;  // without the initial weights
-    uint64_t first_index = 0;      // where it joined last
-    uint64_t saved_index = 0;      // of its own checkpoint
-    bool     hold        = false;  // suspended
-    bool     is_on       = true;   // off: stopped; restarts from its disk
+    Millis   compute{100}, apply{0};      // of a gradient, of a round
+    uint64_t part_rounds = 0;             // a checkpoint is written this many rounds late
+    uint64_t skew        = 0;             // added to the state after every round: a broken machine
+    bool     is_new_     = false;         // without the initial weights
+    uint64_t first_index = 0;             // where it joined last
+    uint64_t saved_index = 0;             // of its own checkpoint
+    bool     hold = false, is_on = true;  // suspended; off: stopped, restarts from its disk
 
     void turn(Time now) {
         if (!is_on || hold || now < asleep_until_) {
@@ -309,6 +308,7 @@ private:
             return false;
         }
         finish(*round);
+        asleep_until_ = now + apply;
         return true;
     }
 
@@ -370,7 +370,7 @@ public:
 
 private:
     Store &         memory_;
-    const RunKeys & keys_;
+    RunKeys         keys_;
     const Options & options_;
     std::string     name_;
     Ledger &        ledger_;

@@ -84,7 +84,7 @@ private:
         body.raw(Key32{});
         const RecordHead head{Kind::ready, index, host_, incarnation};
         store_.put(
-            RunPaths(keys_.run).ready(index, static_cast<int>(slice), host_, incarnation),
+            RunPaths(keys_.run).ready({index, host_, incarnation}, static_cast<int>(slice)),
             make_record(keys_, head, body.bytes())
         );
     }

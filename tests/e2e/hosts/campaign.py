@@ -222,6 +222,33 @@ def model_is_another(lab, args, name):
     return run, before, "another model: refused, then the right one joins"
 
 
+def host_is_cloned(lab, args, name):
+    """A second process has ben's name and key: a second terminal, a copy of the machine, and a copy that nobody refuses."""
+    run, before = begin(lab, name, "folder", at=5)
+    run.start("twin", "-m", lab.model, "--data", lab.text, "--name", "ben")
+    until(lambda: run.ended("twin"), 60, "a second terminal is refused")
+    check("another process of this machine takes part in the run as 'ben'" in run.log("twin"), run.tail("twin"))
+    config = run.folder / "config"
+    shutil.copytree(lab.work / "config", config)
+    run.env["twin"] = {"XDG_CONFIG_HOME": str(config)}
+    run.start("twin", "--name", "ben")
+    until(lambda: run.ended("twin"), 60, "a copy of the machine is refused")
+    check("another process takes part as 'ben', last listed in round" in run.log("twin"), run.tail("twin"))
+    check(not run.ended("ben"), f"ben did not continue:\n{run.tail('ben')}")
+    lab.counts["refusals"] += 2
+    (hello,) = (run.store() / "presence" / "ben").glob("*-hello")
+    hello.unlink()  # now nobody knows that ben is there
+    run.start("twin", "--name", "ben")
+    until(lambda: run.ended("ben"), 60, "ben is displaced")
+    saved = re.search(r"saved as \S*checkpoint-0*(\d+)\S*\n.*another process takes part as 'ben'", run.log("ben"))
+    check(run.processes["ben"].returncode == 1 and saved, f"ben did not save before it ended:\n{run.tail('ben')}")
+    run.kill("twin", signal.SIGINT)
+    run.start("ben")
+    run.wait_step("ben", int(saved[1]) + 1)
+    check(f"resuming after step {saved[1]}\n" in run.log("ben"), f"ben lost what it had saved:\n{run.tail('ben')}")
+    return run, before, "a second terminal and a copy of the machine refused; displaced, it saved and returned"
+
+
 def clock_is_wrong(lab, args, name):
     shim = lab.work / "clock.so"
     code = """#define _GNU_SOURCE
@@ -425,7 +452,7 @@ def a_host_name_is_cloned(lab, args, name):
 FAULTS = {f.__name__: f for f in (hosts_are_killed, hub_is_killed, hub_folder_is_lost, hub_folder_is_an_older_copy,
                                   all_restart_without_the_store, a_second_hub_starts, network_is_cut, connections_break, packets_are_lost,
                                   messages_are_forged, messages_are_reordered, key_is_wrong, model_is_another,
-                                  clock_is_wrong, disk_is_full, hub_is_full, a_joiner_is_slow, a_checkpoint_writer_is_slow,
+                                  host_is_cloned, clock_is_wrong, disk_is_full, hub_is_full, a_joiner_is_slow, a_checkpoint_writer_is_slow,
                                   a_member_lies, a_host_explodes, a_host_name_is_cloned)}
 LONG = (connections_break, packets_are_lost, a_joiner_is_slow, a_checkpoint_writer_is_slow)
 

@@ -1,0 +1,141 @@
+// ggml-train/cuda/dense.cuh — a group of neighbouring values <-> bytes: the formats of optim/wire/values.h (kind
+// dense), with the arithmetic of quantize.cpp and signs.cpp.
+#pragma once
+
+#include "ggml-train/cuda/wire.cuh"
+
+namespace gt::cuda {
+
+constexpr int kQ1           = 5;    // in line with WireType
+constexpr int kLargestGroup = 256;  // no more than a block's threads
+
+__device__ inline int group_size(int wire) {
+    return wire == kQ1 ? kLargestGroup : 64;
+}
+__device__ inline int code_bits(int wire) {
+    return wire == kQ4 ? 4 : wire == kQ2 ? 2 : 1;
+}
+__device__ inline int group_bytes(int wire, int n) {
+    return wire == kFp32   ? 4 * n
+           : wire == kFp16 ? 1 + 2 * n
+           : wire == kQ8   ? 2 + n
+                           : 2 + (n * code_bits(wire) + 7) / 8;
+}
+
+// q2: the mean of the magnitudes above 0.7 of their mean.
+__device__ inline float ternary_scale(const float * x, int n) {
+    float sum = 0.0f, above = 0.0f, count = 0.0f;
+    for (int i = 0; i < n; ++i) {
+        sum = add(sum, magnitude(x[i]));
+    }
+    const float edge = quotient(mul(0.7f, sum), float(n));
+    for (int i = 0; i < n; ++i) {
+        if (magnitude(x[i]) > edge) {
+            above = add(above, magnitude(x[i]));
+            count = add(count, 1.0f);
+        }
+    }
+    return count > 0.0f ? quotient(above, count) : 0.0f;
+}
+
+// q1: the mean of the magnitudes, summed in 16 lanes.
+__device__ inline float mean_magnitude(const float * x, int n) {
+    float total = 0.0f;
+    for (int lane = 0; lane < 16; ++lane) {
+        float sum = 0.0f;
+        for (int i = lane; i < n; i += 16) {
+            sum = add(sum, magnitude(x[i]));
+        }
+        total = add(total, sum);
+    }
+    return quotient(total, float(n));
+}
+
+// For one thread: the head of a group of q4, q2 or q1. s = 0 or kRefused: all zero.
+__device__ inline WireHead narrow_head(int wire, const float * x, int n) {
+    WireHead head{};
+    unsigned top = 0;
+    for (int i = 0; i < n; ++i) {
+        top = magnitude_bits(x[i]) > top ? magnitude_bits(x[i]) : top;
+    }
+    const float largest = __uint_as_float(top);
+    head.s              = wire_scale(largest);
+    if (wire == kQ2 && largest <= kWireHuge) {
+        head.s = wire_scale(ternary_scale(x, n));
+    } else if (wire == kQ1 && head.s != 0 && head.s != kRefused) {
+        head.s = wire_scale(mean_magnitude(x, n));
+    }
+    const float scale = __uint_as_float(head.s << 16);
+    head.at[0]        = wire == kQ4 ? quotient(scale, 7.0f) : scale;
+    head.up           = head.s == 0 ? 0.0f : quotient(1.0f, head.at[0]);
+    return head;
+}
+
+// The code of a value, and the value that a receiver decodes. REQUIRES: the group is neither zero nor refused.
+__device__ inline unsigned narrow_code(int wire, const WireHead & head, float x, float & restored) {
+    if (wire == kQ1) {
+        const unsigned negative = __float_as_uint(x) >> 31;
+        restored                = negative != 0 ? -head.at[0] : head.at[0];
+        return negative;
+    }
+    const float top = wire == kQ4 ? 7.0f : 1.0f;
+    float       t   = mul(x, head.up);
+    t               = t > top ? top : t < -top ? -top : t;
+    const int k     = int(add(t, t < 0.0f ? -0.5f : 0.5f));
+    restored        = mul(float(k), head.at[0]);
+    return unsigned(k + (wire == kQ4 ? 8 : 2));
+}
+
+// For a whole block: values x [n], in shared memory, become bytes, then the values that receivers decode.
+// `code` [n] and `head` are shared scratch. Starts and ends with a barrier.
+__device__ inline void
+encode_dense(int wire, float * x, int n, uint16_t * code, WireHead * head, uint8_t * out) {
+    const int n_bytes = group_bytes(wire, n);
+    if (wire == kFp32 || wire == kFp16 || wire == kQ8) {  // the same in both kinds of groups
+        encode_values(wire, x, n, n_bytes, code, head, out);
+        return;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        *head = narrow_head(wire, x, n);
+    }
+    __syncthreads();
+    const bool nothing = head->s == 0 || head->s == kRefused;
+    for (int i = threadIdx.x; i < n; i += kThreads) {
+        float restored = 0.0f;
+        code[i]        = uint16_t(nothing ? 0 : narrow_code(wire, *head, x[i], restored));
+        x[i]           = restored;
+    }
+    __syncthreads();
+    const int bits = code_bits(wire), per = 8 / bits;
+    for (int b = threadIdx.x; b < n_bytes; b += kThreads) {
+        unsigned byte = b < 2 ? head->s >> 8 * b : 0;
+        for (int j = 0; b >= 2 && j < per; ++j) {
+            const int i = (b - 2) * per + j;
+            byte |= i < n ? unsigned(code[i]) << j * bits : 0;
+        }
+        out[b] = uint8_t(byte);
+    }
+    __syncthreads();
+}
+
+// Value i that a group's bytes hold. REQUIRES: the bytes were checked.
+__device__ inline float dense_value(int wire, const uint8_t * in, int i) {
+    if (wire == kFp32 || wire == kFp16 || wire == kQ8) {
+        return wire_value(wire, in, i);
+    }
+    const unsigned s = in[0] | in[1] << 8;
+    if (s == 0) {
+        return 0.0f;
+    }
+    const float    scale = __uint_as_float(s << 16);
+    const int      bits = code_bits(wire), at = i * bits;
+    const unsigned code = unsigned(in[2 + at / 8]) >> at % 8 & ((1u << bits) - 1u);
+    if (wire == kQ1) {
+        return code != 0 ? -scale : scale;
+    }
+    return wire == kQ4 ? mul(float(int(code) - 8), quotient(scale, 7.0f))
+                       : mul(float(int(code) - 2), scale);
+}
+
+}  // namespace gt::cuda
