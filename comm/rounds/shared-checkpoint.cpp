@@ -66,10 +66,10 @@ bool SliceWriter::step() {
 }
 
 void SliceWriter::take_back() {
-    const RunPaths    paths(keys_.run);
-    const std::string pieces = paths.pieces(id_.index, id_.slice, id_.host, id_.incarnation);
+    const RunPaths  paths(keys_.run);
+    const MessageId id{id_.index, id_.host, id_.incarnation};
     for (uint32_t i = 0; i < next_; ++i) {
-        store_.remove(paths.piece(pieces, static_cast<int>(i)));
+        store_.remove(paths.piece(id, id_.slice, i));
     }
 }
 
