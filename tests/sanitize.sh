@@ -17,5 +17,5 @@ gt_configure_sanitized "$folder" $options "$@"
 cmake --build "$folder" --target "${tests[@]}"
 for test in "${tests[@]}"; do
     say "$test in $folder"
-    "$folder/bin/$test"
+    "$folder/bin/$test" "~[time]"  # what is slow is sent twice, on other connections
 done

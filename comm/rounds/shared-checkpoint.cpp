@@ -66,9 +66,10 @@ bool SliceWriter::step() {
 }
 
 void SliceWriter::take_back() {
-    const RunPaths paths(keys_.run);
+    const RunPaths  paths(keys_.run);
+    const MessageId id{id_.index, id_.host, id_.incarnation};
     for (uint32_t i = 0; i < next_; ++i) {
-        store_.remove(paths.piece({id_.index, id_.host, id_.incarnation}, id_.slice, i));
+        store_.remove(paths.piece(id, id_.slice, i));
     }
 }
 

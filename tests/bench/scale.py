@@ -7,8 +7,8 @@
 A round: each host computes, with the given spread, and sends its message (MB) to the hub; the hub passes it on
 at once (comm/http/feed.h); the round closes when all that keep up have sent, or at 1.5 times the median
 (sequencer/membership.h); a host waits until it has all listed messages. Lines are in Mbit/s; --hub: the hub's,
-both ways. The hub's CPU time per message is a fit to tests/e2e/hosts/many-hosts.py with 8 hosts (42 ms per round) and with
-32 (380 ms), on a busy machine of two cores; that per MB is assumed.
+both ways. The hub's CPU time per message is a fit to tests/e2e/hosts/many-hosts.py with 16 hosts (57 ms per round) and with
+32 (177 ms), on a busy machine of two cores; that per MB is assumed.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import statistics
 
 RTT = 0.04
 # milliseconds of CPU: per message that arrives, per message that is sent to one host, per MB sent
-HUB_MS = {"in": 3.3, "out": 0.28, "mb": 2.0}
+HUB_MS = {"in": 1.7, "out": 0.12, "mb": 2.0}
 HUB_CORES = 2
 ROUNDS = 60
 

@@ -22,7 +22,7 @@ TEST_CASE("hub_passes_the_suite_without_the_network", "[hub]") {
     run_store_suite(hub.store(), "run/inside", {});
 }
 
-TEST_CASE("connections_are_kept", "[hub]") {
+TEST_CASE("connections_are_kept", "[hub][time]") {
     const Scratch    folder;
     const RunKeys    keys = keys_of('A');
     Hub              hub(hub_options(folder));

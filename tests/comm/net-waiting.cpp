@@ -35,15 +35,18 @@ public:
     using ForwardingStore::ForwardingStore;
 
     bool put(const std::string & key, std::span<const uint8_t> value, bool if_absent) override {
-        if (key.find("/part/") != key.npos) {
+        const bool is_piece = key.find("/part/") != key.npos;
+        if (is_piece) {
             n_waiting++;
             opened.acquire();
         }
-        return ForwardingStore::put(key, value, if_absent);
+        const bool won = ForwardingStore::put(key, value, if_absent);
+        n_put += is_piece ? 1 : 0;
+        return won;
     }
 
     std::counting_semaphore<> opened{0};
-    std::atomic<int>          n_waiting{0};
+    std::atomic<int>          n_waiting{0}, n_put{0};
 };
 
 }  // namespace
@@ -166,5 +169,6 @@ TEST_CASE("late_pieces_of_a_checkpoint_do_not_stay_in_the_store", "[net][rounds]
     }
     store.opened.release();
     CHECK(round.slices.ours == std::vector<int>{0});
+    until([&] { return store.n_put == 1; });
     until([&] { return memory->list(paths.parts(0)).empty(); });
 }

@@ -104,7 +104,6 @@ public:
                 const auto  text = in_.raw(in_.u8() % 64);
                 const Bytes body(text.begin(), text.end());
                 put(paths_.presences() + std::string(text.begin(), text.end()), body);
-                put(paths_.settings(), make_record(keys_, {Kind::settings, 0, "mallory", 0}, body));
             }
         }
     }
@@ -194,16 +193,35 @@ void check_keys(std::span<const uint8_t> bytes) {
     (void) paths.parse_floor(paths.floors() + rest);
 }
 
+// Settings of any content: rejected, or those that are read again from what they are written as.
+void check_settings(std::span<const uint8_t> bytes) {
+    const RunKeys keys  = keys_of_host(1);
+    const auto    store = make_memory_store(), copy = make_memory_store();
+    store->put(
+        RunPaths(keys.run).settings(), make_record(keys, {Kind::settings, 0, "anna", 0}, bytes)
+    );
+    try {
+        const auto settings = read_settings(*store, keys);
+        GT_CHECK(agree_settings(*copy, keys, "anna", *settings, {}) == *settings, "other settings");
+        MembershipOptions options;
+        apply_settings(*settings, options);
+    } catch (const StoreError &) {
+        // malformed
+    }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     check_keys({data, size});
+    check_settings({data, size});
     const auto       store = make_memory_store();
     const RunKeys    hub   = keys_from_hub_form(hub_form(keys_of_host(0)));
     SequencerOptions options;
     options.direct        = size % 2 == 1;
     options.presence_poll = Millis(0);
-    options.membership    = {.min_hosts = 2, .gone_after = Millis(8'000), .checkpoint_every = 4};
+    options.membership    = {.min_hosts = 2, .checkpoint_every = 4};
+    agree_settings(*store, keys_of_host(1), "anna", {{"min-hosts", "2"}}, {});
     Sequencer  sequencer(*store, hub, options);
     Honest     anna(*store, "anna", 1), ben(*store, "ben", 2);
     Mallory    mallory(*store, {data, size});

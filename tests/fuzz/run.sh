@@ -16,7 +16,9 @@ for name; do
     seconds=${GT_FUZZ_SECONDS:-60}
     [ "$name" = codec ] || seconds=$((seconds / 12))
     mkdir -p "$out/corpus-$name"
-    "$build/bin/fuzz-$name" -max_total_time="$seconds" -max_len=4096 -timeout=25 -rss_limit_mb=2048 \
+    long=
+    [ "$name" != records ] || long=-len_control=0  # short inputs write nothing
+    "$build/bin/fuzz-$name" $long -max_total_time="$seconds" -max_len=4096 -timeout=25 -rss_limit_mb=2048 \
         -artifact_prefix="$out/" -print_final_stats=1 "$out/corpus-$name" >"$out/$name.log" 2>&1 ||
         { tail -40 "$out/$name.log"; echo "fuzz-$name: FAILED"; exit 1; }
     echo "fuzz-$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$name.log") inputs in $seconds s, no findings"

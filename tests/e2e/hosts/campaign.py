@@ -397,9 +397,10 @@ def a_member_lies(lab, args, name):
     shutil.rmtree(run.folder / "cleo" / "run")
     run.start("cleo")
     run.finish()
-    told = run.read_commits()
-    weights = {who: set(re.findall(rf"{who} +incarnation \d+, weight (\d+)", told)) for who in ("ben", "mallory")}
-    check(weights == {"ben": {"2"}, "mallory": {"8"}}, f"the weights that count: {weights}")
+    rounds = [re.findall(r"(\w+) +incarnation \d+, weight (\d+)", told) for told in run.read_commits().split("\nround ")]
+    weights = {one for messages in rounds if len(messages) > 2 for one in messages}  # of two the median is the larger one
+    check({("ben", "2"), ("mallory", "8")} <= weights <= {*((n, "2") for n in run.names), ("mallory", "8")},
+          f"the weights that count: {weights}")
     lab.counts["refusals"] += run.log("hub").count("slice of a checkpoint by mallory")
     check("slice of a checkpoint by mallory" in run.log("hub"), f"the hub does not refuse a slice:\n{run.tail('hub')}")
     return run, before, "2^40 samples claimed, 8 count; slices of 2^41 bytes refused; a host returned with nothing"
@@ -417,10 +418,15 @@ def a_host_explodes(lab, args, name):
 
 
 def a_host_name_is_cloned(lab, args, name):
-    """Three processes of one name and key, two of them at once: one stays, and no two have one incarnation."""
+    """Copies of ben's machine, with its name and key, two of them at once: one stays, and no two have one incarnation."""
     run, bens = Run(lab, name, "star", steps=STEPS), ["ben", "clone"]
     run.start_hub()
-    for who in ("anna", "ben", "clone", "cleo"):
+    run.start("anna")
+    until(lambda: "waiting for the other hosts" in run.log("anna"), 60, "anna begins")
+    for who in ("ben", "clone", "third"):
+        run.env[who] = {"XDG_CONFIG_HOME": str(run.folder / f"config-{who}")}
+        shutil.copytree(lab.work / "config", run.folder / f"config-{who}")
+    for who in ("ben", "clone", "cleo"):
         run.start(who, *(("--name", "ben") if who in bens else ()))
 
     def one_stays():
@@ -446,8 +452,8 @@ def a_host_name_is_cloned(lab, args, name):
 FAULTS = {f.__name__: f for f in (hosts_are_killed, hub_is_killed, hub_folder_is_lost, hub_folder_is_an_older_copy,
                                   all_restart_without_the_store, a_second_hub_starts, network_is_cut, connections_break, packets_are_lost,
                                   messages_are_forged, messages_are_reordered, key_is_wrong, model_is_another,
-                                  clock_is_wrong, disk_is_full, hub_is_full, a_joiner_is_slow, a_checkpoint_writer_is_slow,
-                                  a_member_lies, a_host_explodes, a_host_name_is_cloned, host_is_cloned)}
+                                  host_is_cloned, clock_is_wrong, disk_is_full, hub_is_full, a_joiner_is_slow, a_checkpoint_writer_is_slow,
+                                  a_member_lies, a_host_explodes, a_host_name_is_cloned)}
 LONG = (connections_break, packets_are_lost, a_joiner_is_slow, a_checkpoint_writer_is_slow)
 
 
