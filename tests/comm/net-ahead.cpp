@@ -30,8 +30,7 @@ bool becomes(const std::function<bool()> & condition) {
 
 // Three hosts that have joined, on one thread: nothing that they call waits for another of them.
 struct Pair {
-    explicit Pair(bool is_dense)
-        : is_dense(is_dense), sequencer(*store, keys, order(), Millis(2)) {
+    explicit Pair(bool is_dense) : is_dense(is_dense), sequencer(*store, keys, order(), Millis(2)) {
         std::array<std::thread, kHosts> threads;
         for (int i = 0; i < kHosts; ++i) {
             start(i);
@@ -100,7 +99,7 @@ void check_round(const Collected & collected, uint64_t step, const std::vector<M
 
 TEST_CASE("an_exchange_travels_to_its_end_while_the_callers_compute", "[net][rounds]") {
     const bool is_dense = GENERATE(false, true);
-    Pair      hosts(is_dense);
+    Pair       hosts(is_dense);
     for (uint64_t step = 4; step < 20; step += 5) {
         const uint64_t before = hosts.newest();
         hosts.publish(step);
@@ -122,7 +121,7 @@ TEST_CASE("an_exchange_travels_to_its_end_while_the_callers_compute", "[net][rou
 TEST_CASE("a_host_that_stops_while_its_round_travels_finds_it_again", "[net][rounds]") {
     const bool is_dense = GENERATE(false, true), at_once = GENERATE(false, true);
     INFO("dense " << is_dense << ", at once " << at_once);
-    Pair          hosts(is_dense);
+    Pair           hosts(is_dense);
     const uint64_t before = hosts.newest();
     hosts.publish(4);
     const auto is_over = [&] { return hosts.newest() >= before + hosts.commits_of_round(); };
