@@ -30,7 +30,7 @@ GT_PACKAGES="g++ cmake ninja-build pkg-config python3-pip ca-certificates libcur
              libprotobuf-dev catch2"
 
 # what tools/check.sh needs besides: fuzzers, data sets, network namespaces, a browser, a terminal
-GT_TEST_PACKAGES="python3-venv clang clang-tidy libclang-rt-dev bible-kjv dataset-fashion-mnist iproute2 procps curl git chromium tmux man-db zsh"
+GT_TEST_PACKAGES="python3-venv clang clang-tidy libclang-rt-dev libomp-dev bible-kjv dataset-fashion-mnist iproute2 procps curl git chromium tmux man-db zsh"
 
 # what -DGT_VULKAN=ON needs, and a driver that computes on the CPU
 GT_VULKAN_PACKAGES="libvulkan-dev glslc spirv-headers mesa-vulkan-drivers"
