@@ -196,10 +196,14 @@ int gt::plan_main(Flags & flags, int argc, char ** argv) {
                                : f.context ? f.context
                                            : std::min(model.config.n_ctx, kMost);
     f.batch                  = f.batch ? f.batch : std::max<int64_t>(1, 8192 / f.context);
-    const int threads =
-        f.threads ? f.threads : static_cast<int>(std::thread::hardware_concurrency());
-    f.compute =
-        f.compute > 0.0 ? f.compute : gradient_seconds(model, f.context, f.batch, {}, threads);
+    if (f.compute == 0.0) {
+        TrainFlags run;
+        run.device  = "cpu";
+        run.compute = "f32";
+        run.batch   = f.batch;
+        run.threads = f.threads ? f.threads : static_cast<int>(std::thread::hardware_concurrency());
+        f.compute   = gradient_seconds(model, f.context, run);
+    }
     print_plan(f, model);
     print_choice(f, model);
     print_gpus(f, model);

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "comm/run/hosts.h"
-#include "ggml-train/device/registry.h"
 #include "models/model-file.h"
 #include "optim/optim.h"
+#include "tools/train/train-flags.h"
 
 namespace gt {
 
@@ -29,10 +29,9 @@ Cost estimate(
     double                         compute_s
 );
 
-// Seconds for the gradient of n samples, timed with one. T: tokens per sample.
-double gradient_seconds(
-    const ModelFile & model, int64_t T, int64_t n, const DeviceSpec & device, int n_threads
-);
+// Seconds for the gradient of run.batch samples of T tokens, timed with one sample, on the first device and
+// in the form and type of the run. REQUIRES: run.compute and run.threads are chosen.
+double gradient_seconds(const ModelFile & model, int64_t T, const TrainFlags & run);
 
 // The fewest fragments, from the default up, with which a host sends at most this many bytes per second.
 uint64_t fragments_within(

@@ -130,6 +130,19 @@ ggml_type compute_type(const TrainFlags & train) {
                                     : GGML_TYPE_F32;
 }
 
+GraphOptions
+graph_options(const TrainFlags & train, const ModelConfig & config, int64_t B, int64_t T) {
+    return {
+        .B           = B,
+        .T           = T,
+        .image_size  = config.image_size,
+        .image_width = config.image_width,
+        .channels    = config.channels,
+        .form        = form_of(train),
+        .compute     = compute_type(train),
+        .recompute   = train.recompute ? Recompute::all : Recompute::cheap};
+}
+
 bool is_half(const TrainFlags & train) {
     return train.compute == "f16" || train.compute == "bf16";
 }
@@ -223,20 +236,12 @@ std::unique_ptr<StepRunner> TrainRank::make_graph(const GraphOptions & options) 
 }
 
 void TrainRank::make_graphs(const RunPlan & plan, const ModelConfig & config) {
-    GraphOptions options = {
-        .B           = plan.micro,
-        .T           = plan.T,
-        .image_size  = config.image_size,
-        .image_width = config.image_width,
-        .channels    = config.channels,
-        .form        = form_of(plan),
-        .compute     = compute_type(plan),
-        .recompute   = plan.recompute ? Recompute::all : Recompute::cheap,
-        .smoothing   = plan.smoothing,
-        .mixup       = plan.mixup,
-        .depth       = plan.depth,
-        .packed      = plan.packed,
-        .dropout     = plan.dropout};
+    GraphOptions options = graph_options(plan, config, plan.micro, plan.T);
+    options.smoothing    = plan.smoothing;
+    options.mixup        = plan.mixup;
+    options.depth        = plan.depth;
+    options.packed       = plan.packed;
+    options.dropout      = plan.dropout;
     graph_ = std::make_unique<WatchedGraph>(slowed(make_graph(options), plan.batch), watch_, true);
     options.goal      = plan.logits ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
     options.smoothing = 0.0f;
