@@ -420,6 +420,15 @@ TEST_CASE("a_base_with_tensors_of_another_model_is_refused") {
     );
 }
 
+// Merging reads it a tensor at a time.
+TEST_CASE("a_base_without_an_adapter_stays_in_its_file") {
+    const Scratch dir;
+    save_model(dir / "base.gguf", stirred_model("llama", kSizes));
+    const ModelFile base = load_for_adapter(dir / "base.gguf", {});
+    CHECK(base.tensors.empty());
+    CHECK(base.config.lora.base->find("blk.0.attn_q.weight") != nullptr);
+}
+
 // libllama ends the whole process at norms in F16.
 TEST_CASE("a_base_with_norms_that_llama_cpp_cannot_run_is_refused") {
     const Scratch   dir;
