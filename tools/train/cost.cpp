@@ -89,6 +89,22 @@ Cost estimate(
     return cost;
 }
 
+Hosts hosts_there(const Hosts & all, const std::set<std::string> & names) {
+    Hosts there = all;
+    there.hosts.clear();
+    for (const std::string & name : names) {
+        const HostEntry * known = all.find(name);
+        HostEntry         line  = known ? *known : HostEntry{.name = name};
+        line.up                 = line.up > 0 ? line.up : 20;  // Mbit/s of a typical home
+        line.down               = line.down > 0 ? line.down : 100;
+        if (known != all.hub()) {
+            line.address.clear();  // the first address is the hub's
+        }
+        there.hosts.push_back(line);
+    }
+    return there;
+}
+
 double gradient_seconds(const ModelFile & model, int64_t T, const TrainFlags & run) {
     const Backend backend(parse_devices(run.device)[0], run.threads);
     const auto    graph_model = make_model(backend, model.config, true);

@@ -6,6 +6,8 @@
 #include "optim/optim.h"
 #include "tools/train/train-flags.h"
 
+#include <set>
+
 namespace gt {
 
 struct Cost {
@@ -28,6 +30,9 @@ Cost estimate(
     const Hosts &                  run,
     double                         compute_s
 );
+
+// The hosts of a run that are there, for estimate; the links of a typical home where hosts.txt has none.
+Hosts hosts_there(const Hosts & all, const std::set<std::string> & names);
 
 // Seconds for the gradient of run.batch samples of T tokens, timed with one sample, on the first device and
 // in the form and type of the run. REQUIRES: run.compute and run.threads are chosen.

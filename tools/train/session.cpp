@@ -414,15 +414,7 @@ Session::cost(const OptimOptions & optim, const ModelConfig & config, double com
         }
     }
     present.insert(host_);
-    Hosts run = hosts_;
-    run.hosts.clear();
-    for (const std::string & name : present) {
-        const HostEntry * known = hosts_.find(name);
-        HostEntry         line  = known ? *known : HostEntry{.name = name};
-        line.up                 = line.up > 0 ? line.up : 20;  // Mbit/s of a typical home
-        line.down               = line.down > 0 ? line.down : 100;
-        run.hosts.push_back(line);
-    }
+    const Hosts  run      = hosts_there(hosts_, present);
     const Cost   cost     = estimate(optim, param_shapes(tensor_specs(config)), run, compute_s);
     const double n_others = static_cast<double>(run.hosts.size() - 1);
     const bool   is_hub   = meeting_->hub_traffic().has_value();
