@@ -76,6 +76,11 @@ void Progress::step(const StepRecord & record) {
     draw(record.step == options_.steps, kRedrawAfter);
 }
 
+void Progress::val_loss(float loss) {
+    const std::lock_guard lock(mutex_);
+    val_loss_ = loss;
+}
+
 void Progress::working(const std::string & what) {
     if (options_.terminal == 1) {
         const std::lock_guard lock(mutex_);
