@@ -111,8 +111,6 @@ private:
     std::mutex         mutex_;
 };
 
-double steady_seconds();
-
 // Resident memory of this process in bytes.
 uint64_t resident_bytes();
 
