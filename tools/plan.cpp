@@ -94,7 +94,7 @@ void print_place(const Hosts & run, const Cost & cost) {
     } else if (cost.hub_gb_day > 0.0) {
         std::printf(
             "the hub on %s sends %.1f GB a day and needs %.0f GB of disk; a rented machine or a "
-            "bucket spares its line\n",
+            "bucket takes that load off its line\n",
             run.hub()->name.c_str(), cost.hub_gb_day, cost.disk_gb
         );
     }

@@ -173,7 +173,7 @@ void test_rows(SelftestTable & table, const std::string & name, Wire wire) {
     cuda::rows_extract(nullptr, on_device, dev_x, dev_message);
     table.same(name + " message", dev_message.get(), message);
     std::vector<float> left = dev_x.get();
-    for (size_t i = 0; i < x.size(); ++i) {  // the bits of NaN are nobody's business
+    for (size_t i = 0; i < x.size(); ++i) {  // a NaN may have any bits
         x[i]    = std::isnan(x[i]) ? 0.0f : x[i];
         left[i] = std::isnan(left[i]) ? 0.0f : left[i];
     }

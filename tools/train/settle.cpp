@@ -290,7 +290,7 @@ static float default_lr(int64_t n_params, const OptimOptions & optim) {
 
 constexpr double kLoraRate = 2e-4;  // of an adapter of any size, with AdamW
 
-// Weights that are trained already would be spoilt by the rate for new ones.
+// The rate for new weights would undo what trained ones have learned.
 static bool is_continued(const RunModel & model) {
     return model.fresh && is_trained(model.file);
 }
