@@ -139,7 +139,7 @@ uint64_t fragments_within(
 }
 
 double expected_share(uint64_t fragments) {
-    constexpr double kOfFour = 0.95, kOfFourteen = 0.90;
+    constexpr double kOfFour = 0.95, kOfFourteen = 0.91;
     const double     slope = (kOfFourteen - kOfFour) / std::log(14.0 / 4.0);
     return std::clamp(kOfFour + slope * std::log(static_cast<double>(fragments) / 4.0), 0.0, 1.0);
 }
