@@ -1,5 +1,5 @@
-// models/classifier/page-parts.h — parts of the HTML page at the end of a run: the confusion matrix, and the curves of the
-// run's log. No scripts, no other files.
+// models/classifier/page-parts.h — parts of the HTML page at the end of a run: the confusion matrix, and the
+// curves of the run's log. No scripts, no other files.
 #pragma once
 
 #include <cstdint>
