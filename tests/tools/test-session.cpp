@@ -18,6 +18,12 @@ static std::unique_ptr<Session> session_in(const Scratch & scratch, const std::s
     return std::make_unique<Session>(flags);
 }
 
+TEST_CASE("an_adapter_without_the_file_of_its_model_is_refused_with_what_to_do", "[session]") {
+    const LoraConfig lora{.rank = 4, .alpha = 8.0f, .on = "", .base = nullptr};
+    const auto       why = error_of([&] { (void) Session(NodesFlags{}).model("", lora); });
+    CHECK(why.find("--lora needs the file of the model") == 0);
+}
+
 TEST_CASE("hosts_of_another_protocol_or_arithmetic_are_refused", "[session]") {
     const Scratch scratch;
     ::setenv("XDG_CONFIG_HOME", (scratch / "config").c_str(), 1);

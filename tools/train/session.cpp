@@ -178,6 +178,12 @@ bool Session::offer(ModelFile & model) {
 
 RunModel Session::model(const std::string & path, const LoraConfig & lora) {
     if (lora.enabled()) {
+        if (path.empty()) {
+            throw Error(
+                "--lora needs the file of the model that the adapter is for (-m): hosts pass "
+                "on the adapter alone"
+            );
+        }
         return {.file = load_for_adapter(path, lora), .fresh = true};
     }
     if (alone() || std::filesystem::exists(path)) {
