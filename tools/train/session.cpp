@@ -205,7 +205,14 @@ RunModel Session::model(const std::string & path, const LoraConfig & lora) {
     if (!bytes) {
         throw Error("the run has no model yet: start it on a machine that has the file, with -m");
     }
-    return {.file = described_model(*bytes), .fresh = false};
+    RunModel model{.file = described_model(*bytes), .fresh = false};
+    if (model.file.config.lora.enabled()) {
+        throw Error(format(
+            "the run trains an adapter: add -m with the file of its model, and --lora %lld",
+            static_cast<long long>(model.file.config.lora.rank)
+        ));
+    }
+    return model;
 }
 
 // Settings that are not flags and must be equal on all hosts.
