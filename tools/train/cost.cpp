@@ -53,13 +53,12 @@ Cost estimate(
     Cost cost;
     cost.every       = steps_per_round(optim);
     cost.round_bytes = mean_message(optim, params);
-    // up once, down from everybody else; or in shares, a mean of one and those of the others
+    // up once, down from everybody else; or in shares, with a mean of one and those of the others
     const auto   bytes = static_cast<double>(cost.round_bytes);
-    const auto   means = static_cast<double>(means_bytes(optim, params));
     const auto   n     = static_cast<double>(run.hosts.size());
     const bool   dense = is_dense(optim);
-    const double down  = dense ? (n - 1.0) / n * (bytes + means) : (n - 1.0) * bytes;
-    const double sent  = dense ? bytes + means / n : bytes;
+    const double down  = (dense ? 2.0 / n : 1.0) * (n - 1.0) * bytes;
+    const double sent  = (dense ? 1.0 + 1.0 / n : 1.0) * bytes;
     // a host that serves its own messages, or the hub, sends what the others fetch
     const double own = run.direct ? down : sent;
     for (const HostEntry & host : run.hosts) {
