@@ -54,6 +54,19 @@ TEST_CASE("a_host_that_runs_the_hub_relays_everybodys_messages") {
     CHECK(direct.up_gb_day == Approx(direct.down_gb_day));
 }
 
+TEST_CASE("an_estimate_takes_no_other_host_with_an_address_for_the_hub") {
+    Hosts all;
+    all.hosts = {
+        {.name = "zoe", .address = "zoe:7077", .up = 50}, {.name = "anna", .address = "anna:7077"}};
+    const Hosts both = hosts_there(all, {"anna", "guest", "zoe"});
+    REQUIRE(both.hosts.size() == 3);
+    REQUIRE(both.hub());
+    CHECK(both.hub()->name == "zoe");
+    CHECK(both.hub()->up == 50.0);
+    CHECK(both.find("guest")->up > 0.0);
+    CHECK(hosts_there(all, {"anna"}).hub() == nullptr);  // a rented machine, which does not train
+}
+
 TEST_CASE("a_round_of_many_steps_hides_its_transfer_behind_as_many_as_it_may_travel") {
     const std::vector<ParamView> params = {
         {.name = "w", .ne = {4096, 4096, 1, 1}, .kind = ParamKind::matrix}};
