@@ -117,7 +117,11 @@ public:
             if (!client_) {
                 start();
             }
-            work(now);
+            try {
+                work(now);
+            } catch (const StoreError &) {
+                // retry; the sequencer has a thread of its own
+            }
             if (sequencer_) {
                 sequencer_->poll(now);
             }
