@@ -318,10 +318,6 @@ private:
 
     void finish(const OpenedRound & round) {
         const Commit & commit = round.commit;
-        if (round.fault != Fault::none) {
-            last_fault = round.fault;
-            ++ledger_.n_faults;
-        }
         // the message of ours that this round settles, if any
         if (!round.has_mine) {
             REQUIRE(!in_flight_.empty());
@@ -340,6 +336,8 @@ private:
             residual_.clear();
         }
         if (round.fault != Fault::none) {
+            last_fault = round.fault;
+            ++ledger_.n_faults;
             is_in_     = false;
             is_rejoin_ = true;
             start_.reset();
