@@ -3,7 +3,7 @@
 
 #include "comm/hub/hub-sequencer.h"
 #include "comm/hub/port-map.h"
-#include "comm/meet-direct.h"
+#include "comm/rounds/store-direct.h"
 #include "comm/run/link-check.h"
 #include "comm/sequencer/sequencer-thread.h"
 #include "comm/store/store-kinds.h"
@@ -21,6 +21,8 @@ constexpr int    kPresencePolls = 33;  // of a sequencer between two listings: 1
 constexpr Millis kLeavePoll{200};
 constexpr Millis kStoreLeavePoll{1'000};  // of a store that may charge for requests
 constexpr Millis kLastCommit{500};        // the last checkpoint may still wait for its commit
+constexpr Millis kPeerGiveUp{3'000};      // of a peer that does not answer
+constexpr Millis kMaxFinish{30'000};      // at the end, for peers that still fetch from us
 
 // Whether all members of the newest commit have left. `chain` keeps what was read.
 bool have_all_left(Store & store, const RunKeys & keys, std::deque<ChainEntry> & chain) {
@@ -33,6 +35,34 @@ bool have_all_left(Store & store, const RunKeys & keys, std::deque<ChainEntry> &
     }
     chain.erase(chain.begin(), chain.end() - 1);
     return log.have_left(chain.back().commit);
+}
+
+// A hub in this process, for hosts or for what peers fetch from us.
+HubOptions hub_options(const HostEntry & us, const Hosts & hosts, const MeetOptions & options) {
+    HubOptions own;
+    own.address    = listen_address(us);
+    own.path       = options.hub_path;
+    own.keys       = hosts.keys;
+    own.congestion = options.congestion;
+    own.up_limit   = options.up_limit;
+    own.quiet      = true;
+    return own;
+}
+
+HttpStoreOptions client_options(
+    const HostEntry &   server,
+    const Hosts &       hosts,
+    const std::string & name,
+    const MeetOptions & options
+) {
+    HttpStoreOptions http;
+    http.address       = server.address;
+    http.keys          = &hosts.keys;
+    http.host          = name;
+    http.n_connections = connections_of(hosts.hosts.size());
+    http.up_limit      = options.up_limit;
+    http.congestion    = options.congestion;
+    return http;
 }
 
 class StoreMeeting : public Meeting {
@@ -64,6 +94,7 @@ public:
     }
 
     ~StoreMeeting() override {
+        direct_.reset();  // before the stores that it uses
         thread_.reset();
         hub_.reset();  // before its hooks
     }
@@ -72,7 +103,35 @@ public:
         thread_ = std::make_unique<SequencerThread>(*store_, keys_, order, poll);
     }
 
-    Store &         store() override { return *store_; }
+    // Hosts with an address serve their own messages.
+    void
+    deliver_directly(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
+        const HostEntry * hub = hosts.hub();
+        const HostEntry * us  = hosts.find(name);
+        DirectOptions     direct;
+        direct.name     = name;
+        direct.keys     = keys_;
+        direct.hub      = store_;
+        direct.hub_host = hub->name;
+        if (hub->name == name) {
+            direct.own = store_;
+        } else if (us && !us->address.empty()) {
+            HubOptions own = hub_options(*us, hosts, options);
+            own.path += "-" + name;
+            served_    = std::make_unique<Hub>(own);
+            direct.own = &served_->store();
+        }
+        for (const HostEntry & peer : hosts.hosts) {
+            if (!peer.address.empty() && peer.name != name && peer.name != hub->name) {
+                HttpStoreOptions http   = client_options(peer, hosts, name, options);
+                http.give_up            = kPeerGiveUp;
+                direct.peers[peer.name] = make_http_store(http);
+            }
+        }
+        direct_ = std::make_unique<DirectStore>(std::move(direct));
+    }
+
+    Store &         store() override { return direct_ ? static_cast<Store &>(*direct_) : *store_; }
     const RunKeys & keys() const override { return keys_; }
 
     std::string check(const std::string & name) override {
@@ -93,6 +152,15 @@ public:
     }
 
     void finish(Millis timeout) override {
+        try {
+            const Time give_up = std::chrono::steady_clock::now() + std::min(timeout, kMaxFinish);
+            while (served_ && !direct_->have_others_left() &&
+                   std::chrono::steady_clock::now() < give_up) {
+                std::this_thread::sleep_for(kLeavePoll);
+            }
+        } catch (const StoreError &) {
+            return;  // the hub is gone, and so are all others
+        }
         const Time             give_up = std::chrono::steady_clock::now() + timeout;
         std::deque<ChainEntry> chain;
         while ((hub_ || (thread_ && thread_->leads())) && std::chrono::steady_clock::now() < give_up
@@ -118,10 +186,12 @@ private:
     RunKeys                          keys_;
     std::optional<HttpStoreOptions>  http_;  // of another's hub
     std::unique_ptr<SequencerThread> thread_;
+    std::unique_ptr<Hub>             served_;  // our own messages, for peers
+    std::unique_ptr<DirectStore>     direct_;  // null: all messages go through the hub
 };
 
 // Without a hub, the hosts elect one of them as the sequencer.
-std::unique_ptr<Meeting> meet_at_store(
+std::unique_ptr<StoreMeeting> meet_at_store(
     const StoreKind &   kind,
     const Hosts &       hosts,
     const std::string & name,
@@ -166,21 +236,16 @@ static bool is_served(HttpStoreOptions http) {
 }
 
 // The run's hub is this machine.
-static std::unique_ptr<Meeting> meet_at_own_hub(
+static std::unique_ptr<StoreMeeting> meet_at_own_hub(
     const HostEntry & us, const Hosts & hosts, const MeetOptions & options, HttpStoreOptions http
 ) {
-    HubOptions own;
-    own.address    = listen_address(us);
-    own.path       = options.hub_path;
-    own.keys       = hosts.keys;
-    own.congestion = options.congestion;
-    own.up_limit   = options.up_limit;
-    own.quiet      = true;
     SequencerOptions order;
     order.membership = options.membership;
     order.direct     = hosts.direct;
     try {
-        return std::make_unique<StoreMeeting>(own, order, us.address, options.log);
+        return std::make_unique<StoreMeeting>(
+            hub_options(us, hosts, options), order, us.address, options.log
+        );
     } catch (const Error &) {
         // the program `hub` may run here already: then we are one of its hosts
         http.address = "127.0.0.1" + port_of(us);
@@ -192,7 +257,7 @@ static std::unique_ptr<Meeting> meet_at_own_hub(
 }
 
 // At a store or a hub; messages pass through it.
-static std::unique_ptr<Meeting>
+static std::unique_ptr<StoreMeeting>
 meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
     if (!hosts.keys.can_read) {
         throw Error("this hosts.txt is for a hub only (hub-key); a host needs the one with `key`");
@@ -207,15 +272,9 @@ meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & opt
             store_examples()
         );
     }
-    HttpStoreOptions http;
-    http.address       = hub->address;
-    http.keys          = &hosts.keys;
-    http.host          = name;
-    http.n_connections = connections_of(hosts.hosts.size());
-    http.up_limit      = options.up_limit;
-    http.congestion    = options.congestion;
-    http.feed          = !options.observe;
-    http.stop          = options.stop;
+    HttpStoreOptions http = client_options(*hub, hosts, name, options);
+    http.feed             = !options.observe;
+    http.stop             = options.stop;
     if (options.log) {
         http.on_trouble = [log = options.log, hub = hub->address](const std::string & what) {
             log(one_line("the hub " + hub + " " + what));
@@ -242,7 +301,7 @@ meet(const Hosts & given, const std::string & name, const MeetOptions & options)
     }
     auto meeting = meet_star(hosts, name, options);
     if (hosts.direct) {
-        meeting = deliver_directly(std::move(meeting), hosts, name, options);
+        meeting->deliver_directly(hosts, name, options);
     }
     meeting->name_lock = std::move(name_lock);
     return meeting;

@@ -184,9 +184,6 @@ std::optional<Bytes> Feed::find(
     for (;;) {
         const auto found = values_.find(key);
         if (found != values_.end() && found->second.n_left == 0) {
-            if (key.starts_with(commits_)) {
-                return found->second.bytes;
-            }
             Bytes value = std::move(found->second.bytes);
             n_bytes_ -= value.size();
             values_.erase(found);

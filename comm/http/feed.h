@@ -40,7 +40,7 @@ void append_range(Bytes & out, const FeedRange & range);
 // Removes the first range from `in`. Nothing: it is not complete yet. Throws Error if it is invalid.
 [[nodiscard]] std::optional<FeedRange> take_range(std::span<const uint8_t> & in);
 
-// The host's end: joins ranges, keeps messages until they are read, and the last commits.
+// The host's end: joins ranges, and keeps values until they are read.
 class Feed {
 public:
     // REQUIRES: the feed outlives the client that it is started on.
@@ -55,8 +55,8 @@ public:
     // Whether the key is a commit after the newest one that arrived: it does not exist yet.
     bool is_to_come(const std::string & key) const;
 
-    // The value, if it is complete within `wait`; at least `rest` if a part of it has arrived. A
-    // message is handed out once.
+    // The value, if it is complete within `wait`; at least `rest` if a part of it has arrived. It is
+    // handed out once: the store may have another one later.
     std::optional<Bytes>
     find(const std::string & key, std::chrono::milliseconds wait, std::chrono::milliseconds rest);
 

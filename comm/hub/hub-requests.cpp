@@ -143,9 +143,10 @@ bool HubRequests::admit(const Request & req, Response & res) {
     return false;
 }
 
-void HubRequests::answer_error(const Request & req, Response & res) {
+template <class Call>
+void HubRequests::guard(const Request & req, Response & res, const Call & call) {
     try {
-        throw;
+        call();
     } catch (const StoreError & full) {
         refuse(req, res, 507, full.what());
     } catch (const Error & wrong) {
@@ -153,37 +154,23 @@ void HubRequests::answer_error(const Request & req, Response & res) {
     }
 }
 
-void HubRequests::run(Handler handler, const Request & req, Response & res) {
-    try {
-        (this->*handler)(req, res);
-    } catch (const Error &) {
-        answer_error(req, res);
-    }
-}
-
 void HubRequests::set_up(httplib::SSLServer & server) {
     const auto route = [this](Handler handler) {
-        return [this, handler](const Request & req, Response & res) { run(handler, req, res); };
+        return [this, handler](const Request & req, Response & res) {
+            guard(req, res, [&] { (this->*handler)(req, res); });
+        };
     };
     using Reader = httplib::ContentReader;
     server.set_payload_max_length(kMaxBody);
     server.set_pre_routing_handler([this](const Request & req, Response & res) {
         res.set_header("X-Boot", boot_);
         bool admitted = false;
-        try {
-            admitted = admit(req, res);
-        } catch (const Error &) {
-            answer_error(req, res);
-        }
+        guard(req, res, [&] { admitted = admit(req, res); });
         return admitted ? httplib::Server::HandlerResponse::Unhandled
                         : httplib::Server::HandlerResponse::Handled;
     });
     server.Put("/v/.+", [this](const Request & req, Response & res, const Reader & reader) {
-        try {
-            put(req, res, reader);
-        } catch (const Error &) {
-            answer_error(req, res);
-        }
+        guard(req, res, [&] { put(req, res, reader); });
     });
     server.Put("/speed", [](const Request &, Response & res, const Reader & reader) {
         reader([](const char *, size_t) { return true; });

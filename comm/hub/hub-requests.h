@@ -44,8 +44,8 @@ private:
 
     bool admit(const Request & req, Response & res);
     void refuse(const Request & req, Response & res, int code, const std::string & why);
-    void run(Handler handler, const Request & req, Response & res);
-    void answer_error(const Request & req, Response & res);  // for the current exception
+    template <class Call>  // an Error becomes the answer
+    void guard(const Request & req, Response & res, const Call & call);
 
     void wait_for_line(uint64_t n_bytes);
 

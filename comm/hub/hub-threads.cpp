@@ -1,7 +1,6 @@
 // comm/hub/hub-threads.cpp — see hub-threads.h.
 #include "comm/hub/hub-threads.h"
 
-#include <chrono>
 #include <thread>
 
 namespace gt {
@@ -11,6 +10,10 @@ static constexpr auto kIdle = std::chrono::seconds(10);  // then a thread ends
 bool HubThreads::enqueue(std::function<void()> job) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (stopping_ || (jobs_.size() >= n_idle_ && n_threads_ >= max_threads_)) {
+        log_.fault(format(
+            "refused a connection: the limit of %zu is reached; `ulimit -n` may raise it",
+            max_threads_
+        ));
         return false;
     }
     jobs_.push_back(std::move(job));

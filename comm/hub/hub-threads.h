@@ -4,26 +4,27 @@
 // connection then waits in its queue until a kept-alive connection ends, which may take minutes.
 #pragma once
 
+#include "comm/hub/hub-log.h"
+
 #include <condition_variable>
-#include <deque>
-#include <functional>
-#include <mutex>
+#include <httplib.h>
 
 namespace gt {
 
-class HubThreads {
+class HubThreads : public httplib::TaskQueue {
 public:
-    explicit HubThreads(size_t max_threads) : max_threads_(max_threads) {}
-    ~HubThreads() { shutdown(); }
+    HubThreads(size_t max_threads, HubLog & log) : max_threads_(max_threads), log_(log) {}
+    ~HubThreads() override { HubThreads::shutdown(); }
 
     // False: the limit is reached.
-    bool enqueue(std::function<void()> job);
-    void shutdown();  // waits for all threads
+    bool enqueue(std::function<void()> job) override;
+    void shutdown() override;  // waits for all threads
 
 private:
     void work();
 
     size_t                            max_threads_;
+    HubLog &                          log_;
     std::mutex                        mutex_;
     std::condition_variable           changed_, ended_;
     std::deque<std::function<void()>> jobs_;

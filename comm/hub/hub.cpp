@@ -27,30 +27,6 @@ static constexpr time_t kReadWrite_s   = 30;
 static constexpr size_t kStatusThreads = 32;
 static constexpr int    kOtherFiles    = 64;  // besides connections: values, log, status page
 
-// HubThreads as httplib wants it.
-class ThreadQueue : public httplib::TaskQueue {
-public:
-    ThreadQueue(size_t max_threads, HubLog & log)
-        : max_threads_(max_threads), log_(log), threads_(max_threads) {}
-
-    bool enqueue(std::function<void()> job) override {
-        const bool taken = threads_.enqueue(std::move(job));
-        if (!taken) {
-            log_.fault(format(
-                "refused a connection: the limit of %zu is reached; `ulimit -n` may raise it",
-                max_threads_
-            ));
-        }
-        return taken;
-    }
-    void shutdown() override { threads_.shutdown(); }
-
-private:
-    size_t     max_threads_;
-    HubLog &   log_;
-    HubThreads threads_;
-};
-
 // Only its owner can read a new folder: settings and metrics are not sealed.
 static std::string folder_for_log(const std::string & path) {
     const std::string log    = path + "/=hub";
@@ -139,7 +115,7 @@ struct Hub::Impl {
 
     void set_up_server() {
         const size_t n_max    = size_t(options.max_connections);
-        server.new_task_queue = [this, n_max] { return new ThreadQueue(n_max, log); };
+        server.new_task_queue = [this, n_max] { return new HubThreads(n_max, log); };
         server.set_keep_alive_max_count(1'000'000'000);
         server.set_keep_alive_timeout(kIdle_s);
         server.set_read_timeout(kReadWrite_s);
@@ -197,7 +173,7 @@ struct Hub::Impl {
         }
         if (options.status_port >= 0) {
             local.set_payload_max_length(0);
-            local.new_task_queue = [this] { return new ThreadQueue(kStatusThreads, log); };
+            local.new_task_queue = [this] { return new HubThreads(kStatusThreads, log); };
             local_port           = bind(local, "127.0.0.1", options.status_port);
             if (local_port <= 0) {
                 throw Error(

@@ -150,7 +150,14 @@ Joined StorePeers::join(std::span<const uint8_t> mark, bool fresh) {
             if (options_.joining) {
                 options_.joining();
             }
-            wait_or_give_up(since, "to join the run", kJoinPause);
+            wait_or_give_up(
+                since,
+                client_.lacks_checkpoint() ? "for a shared checkpoint that can be loaded (if no "
+                                             "host trains any more, start "
+                                             "a new run from an export of one: hub --new)"
+                                           : "to join the run",
+                kJoinPause
+            );
         }
     }
     if (butterfly_) {

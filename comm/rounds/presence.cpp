@@ -41,7 +41,7 @@ bool Presence::find_holder(const Commit * newest) {
     uint64_t           hello = 0, leave = 0;
     for (const std::string & key : store_.list(paths_.presences(host_))) {
         const auto presence = paths_.parse_presence(key);
-        if (presence && presence->is_start() && presence->incarnation <= known + kMaxStarts) {
+        if (presence && presence->is_start() && presence->incarnation < known + kMaxStarts) {
             uint64_t & last = presence->kind == PresenceKey::Kind::hello ? hello : leave;
             last            = std::max(last, presence->incarnation);
         }

@@ -59,6 +59,9 @@ public:
     [[nodiscard]] std::optional<Start>
     try_join(std::span<const uint8_t> mark, bool fresh, Time now);
 
+    // The last try_join found neither a shared checkpoint to load nor a state of ours that is valid.
+    bool lacks_checkpoint() const { return lacks_checkpoint_; }
+
     // The shared checkpoint of `index` can't be read: do not start there again.
     void distrust(uint64_t index) { least_checkpoint_ = index + 1; }
 
@@ -140,9 +143,10 @@ private:
     std::optional<ChainEntry>                 own_commit_;  // of that index
     std::optional<Time>                       offered_;     // when it was put back
     uint64_t                                  n_replayed_ = 0;  // since joining or returning
-    uint64_t far_ = 0, look_at_ = 0;  // rounds to replay when we looked; when to look again
-    bool     is_helped_ = false;      // the others wait for us
-    std::optional<uint64_t> asked_;   // for a checkpoint of this index or later
+    uint64_t far_ = 0, look_at_ = 0;     // rounds to replay when we looked; when to look again
+    bool     is_helped_        = false;  // the others wait for us
+    bool     lacks_checkpoint_ = false;
+    std::optional<uint64_t> asked_;  // for a checkpoint of this index or later
     uint64_t                least_checkpoint_ = 0, newest_then_ = kNone;
     Time                    moved_{};       // when the newest commit became newest_then_
     std::deque<OpenedRound> settled_;       // of rounds that joining skipped

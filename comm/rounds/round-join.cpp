@@ -26,6 +26,7 @@ RoundClient::try_join(std::span<const uint8_t> mark, bool fresh, Time now) {
     Start                      start;
     const Commit &             newest = chain.back().commit;
     const std::optional<Key32> head   = find_start(chain, !mark.empty(), fresh, start);
+    lacks_checkpoint_ = !head || (start.checkpoint && start.index < least_checkpoint_);
     if (!head || (start.checkpoint && needs_newer(chain, *start.checkpoint, now))) {
         if (!head && newest.index == 0) {
             announce(&newest, now);

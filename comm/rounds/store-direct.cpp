@@ -38,6 +38,7 @@ bool DirectStore::put(const std::string & key, std::span<const uint8_t> value, b
     if (!bulk || !options_.own || options_.own == &hub_ || bulk->id.host != options_.name) {
         return hub_.put(key, value, if_absent);
     }
+    const std::lock_guard lock(deliver_mutex_);
     if (options_.own->get(key)) {
         return hub_.put(
             key, value, if_absent
@@ -226,8 +227,8 @@ void DirectStore::pull(const std::string & peer) {
             if (!message) {
                 continue;  // not sent yet, or the round was closed without it
             }
-        } catch (const StoreError &) {
-            // retry
+        } catch (const Error &) {
+            // retry; a message that our server refuses comes through the hub
         }
         if (is_done) {
             done = id->index;

@@ -67,6 +67,7 @@ private:
     uint64_t complete_ = kNone, complete_before_ = kNone;  // shared checkpoints: retention.h
     bool     stop_ = false;
 
+    std::mutex               deliver_mutex_;      // held while we put our own; guards these:
     std::vector<std::string> shards_;             // our keys since the last message
     bool                     is_reached_ = true;  // peers fetch what we serve
     MessageId                last_;

@@ -10,6 +10,7 @@ constexpr int kAttempts = 4;
 
 std::optional<ChainEntry> CommitLog::read(uint64_t index, std::chrono::milliseconds wait) const {
     std::string why;
+    bool        is_ours = false;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {  // a transfer may be damaged, too
         const auto value = store_.get(paths_.commit(index), wait);
         if (!value) {
@@ -18,14 +19,39 @@ std::optional<ChainEntry> CommitLog::read(uint64_t index, std::chrono::milliseco
         if (auto commit = parse_commit(keys_, index, *value, &why)) {
             return ChainEntry{std::move(*commit), digest256(*value)};
         }
+        const RecordHead head{.kind = Kind::commit, .index = index};
+        is_ours = is_ours || parse_record(keys_, head, *value);
     }
-    throw StoreError(why + "; check that all hosts and the hub have the same key and version");
+    why += "; check that all hosts and the hub have the same key and version";
+    if (is_ours) {
+        throw StoreError(why);
+    }
+    throw BadCommit(index, why);
+}
+
+std::optional<ChainEntry> CommitLog::find(uint64_t index) const {
+    try {
+        return read(index);
+    } catch (const BadCommit &) {
+        return std::nullopt;
+    }
+}
+
+bool CommitLog::discard(const BadCommit & bad) const {
+    const bool is_followed = find(bad.index + 1).has_value();
+    if (!is_followed) {
+        store_.remove(paths_.commit(bad.index));
+    }
+    return !is_followed;
 }
 
 uint64_t CommitLog::floor() const {
     uint64_t floor = 0;
     for (const std::string & key : store_.list(paths_.floors())) {
-        floor = std::max(floor, paths_.parse_floor(key).value_or(0));
+        const uint64_t   index = paths_.parse_floor(key).value_or(0);
+        const auto       value = index > floor ? store_.get(key) : std::nullopt;
+        const RecordHead head{Kind::floor, index, "sequencer", 0};
+        floor = value && parse_record(keys_, head, *value) ? index : floor;
     }
     return floor;
 }
@@ -60,13 +86,13 @@ bool CommitLog::put_back(const ChainEntry & entry) const {
 }
 
 bool CommitLog::retain(uint64_t & index) const {
-    auto first = read(index);
+    auto first = find(index);
     if (!first) {
         return false;
     }
     Key32    digest = first->digest;
     uint64_t end    = index + 1;
-    for (auto next = read(end); next && next->commit.previous == digest; next = read(end)) {
+    for (auto next = find(end); next && next->commit.previous == digest; next = find(end)) {
         digest = next->digest;
         ++end;
     }
@@ -76,7 +102,7 @@ bool CommitLog::retain(uint64_t & index) const {
         }
     }
     for (const uint64_t low = floor(); index > low; --index) {
-        auto before = read(index - 1);
+        auto before = find(index - 1);
         if (!before || before->digest != first->commit.previous) {
             break;
         }

@@ -16,6 +16,13 @@ struct ChainEntry {
     Key32  digest{};  // of the whole record: the next commit's `previous`
 };
 
+// The value of a commit's key is no commit of this run: damaged, or not written by a sequencer.
+class BadCommit : public StoreError {
+public:
+    BadCommit(uint64_t index, const std::string & why) : StoreError(why), index(index) {}
+    uint64_t index;
+};
+
 // Appends the next commit, in place of those that it undoes. False: it does not fit the last one.
 [[nodiscard]] bool append(std::deque<ChainEntry> & chain, ChainEntry next);
 
@@ -23,7 +30,8 @@ class CommitLog {
 public:
     CommitLog(Store & store, const RunKeys & keys) : store_(store), keys_(keys), paths_(keys.run) {}
 
-    // Nothing if it is not there within `wait`. Throws StoreError if it can't be parsed.
+    // Nothing if it is not there within `wait`. Throws BadCommit if it is none, StoreError if another
+    // version wrote it.
     [[nodiscard]] std::optional<ChainEntry>
     read(uint64_t index, std::chrono::milliseconds wait = {}) const;
 
@@ -32,6 +40,13 @@ public:
 
     // Whether all commits from the floor to `index` are in the store. Lists keys.
     [[nodiscard]] bool has_all_until(uint64_t index) const;
+
+    // The same without waiting; nothing also instead of BadCommit.
+    [[nodiscard]] std::optional<ChainEntry> find(uint64_t index) const;
+
+    // Removes a value that is no commit, unless the next commit is there: then the store has damaged one.
+    // For sequencers: else one bad value at the next index would end the run.
+    [[nodiscard]] bool discard(const BadCommit & bad) const;
 
     // Whether all members of this commit, but for `except`, have left the run.
     [[nodiscard]] bool have_left(const Commit & commit, const std::string & except = "") const;

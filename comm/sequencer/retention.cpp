@@ -72,7 +72,7 @@ static bool is_direct(const Commit & commit) {
 }
 
 void Retention::remove_round(uint64_t index) {
-    const auto entry = log_.read(index);
+    const auto entry = log_.find(index);
     remove_all(paths_.messages(index));
     if (entry) {
         is_direct_ = is_direct_ || is_direct(entry->commit);

@@ -20,6 +20,18 @@ Sequencer::Sequencer(Store & store, const RunKeys & keys, const SequencerOptions
 }
 
 bool Sequencer::poll(Time now) {
+    try {
+        return pass(now);
+    } catch (const BadCommit & bad) {
+        if (state_ == State::following || !log_.discard(bad)) {
+            throw;
+        }
+        refuse(format("the value of commit %llu", static_cast<unsigned long long>(bad.index)));
+        return false;
+    }
+}
+
+bool Sequencer::pass(Time now) {
     if (state_ == State::loading) {
         load(now);
     }
@@ -32,6 +44,7 @@ bool Sequencer::poll(Time now) {
                                            : std::min(options_.presence_poll, Millis(1'000));
     if (!looked_ || now - *looked_ >= each) {
         look_for_presences(now);
+        (void) log_.read(membership_.open_index());  // a bad value there would stop hosts: see poll
     }
     if (must_restore()) {
         restart();
@@ -97,14 +110,13 @@ bool Sequencer::adopt_restored() {
     if (!restored_) {
         return false;
     }
-    uint64_t from = *std::exchange(restored_, std::nullopt);
-    if (!log_.retain(from)) {
-        return false;
-    }
-    if (from > log_.floor()) {
+    uint64_t   from     = *restored_;
+    const bool is_there = log_.retain(from);
+    if (is_there && from > log_.floor()) {
         retention_.raise(from);
     }
-    return true;
+    restored_.reset();
+    return is_there;
 }
 
 void Sequencer::advance(const ChainEntry & entry, Time now) {
@@ -146,8 +158,12 @@ bool Sequencer::follow(Time now) {
         return false;
     }
     looked_ = now;
-    if (catch_up(now) || !options_.elected) {
-        return false;
+    try {
+        if (catch_up(now) || !options_.elected) {
+            return false;
+        }
+    } catch (const BadCommit &) {
+        // the sequencer that leads removes it; if none does, we take over
     }
     if (now - moved_ < timeout && (has_begun || seen_epoch_ > 0)) {
         return false;
@@ -257,7 +273,7 @@ void Sequencer::take_presence(const std::string & key, Time now) {
             WireReader     in(*body);
             const uint64_t place = in.u64();
             const Key32    head  = in.key();
-            const auto     entry = in.at_end() ? log_.read(place) : std::nullopt;
+            const auto     entry = in.at_end() ? log_.find(place) : std::nullopt;
             if (entry && entry->digest == head) {  // else nobody could follow
                 membership_.stuck(presence->host, presence->incarnation, place, head, now);
             }

@@ -52,6 +52,7 @@ public:
     const std::optional<Commit> & head() const { return membership_.head(); }
 
 private:
+    bool                       pass(Time now);
     void                       load(Time now);
     void                       restart();
     bool                       must_restore();

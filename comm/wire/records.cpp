@@ -215,8 +215,18 @@ Bytes make_message(
     );
 }
 
-std::optional<MessageHead>
-parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> value) {
+namespace {
+
+// A message in its parts.
+struct MessageParts {
+    MessageHead              head;
+    std::span<const uint8_t> clear, sealed;  // the head's bytes; the same and the body, sealed
+    Signature                by;
+};
+
+// Nothing if it is none, or another one.
+std::optional<MessageParts>
+split_message(uint64_t run, const MessageId & id, std::span<const uint8_t> value) {
     const auto frame = parse_frame(value);
     if (!frame || frame->kind != static_cast<uint8_t>(Kind::message) || frame->run != run ||
         frame->round != id.index || frame->host != id.host ||
@@ -225,46 +235,43 @@ parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> 
     }
     WireReader in(frame->payload);
     const auto head = read_message_head(in);
+    const auto by   = in.raw(sizeof(Signature));
+    const auto rest = in.rest();
     // the sealed text repeats the head in front of the body
-    if (!head || in.rest().size() !=
-                     sizeof(Signature) + kSealBytes + kMessageHeadBytes + head->n_body_bytes) {
+    if (!head || !in.ok() || rest.size() != kSealBytes + kMessageHeadBytes + head->n_body_bytes) {
         return std::nullopt;
     }
-    return head;
+    MessageParts parts{*head, frame->payload.first(kMessageHeadBytes), rest, {}};
+    std::copy(by.begin(), by.end(), parts.by.begin());
+    return parts;
+}
+
+}  // namespace
+
+std::optional<MessageHead>
+parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> value) {
+    const auto parts = split_message(run, id, value);
+    return parts ? std::optional(parts->head) : std::nullopt;
 }
 
 bool is_signed_message(
     const Key32 & public_key, uint64_t run, const MessageId & id, std::span<const uint8_t> value
 ) {
-    const auto head = parse_message_head(run, id, value);
-    if (!head) {
-        return false;
-    }
-    const size_t n_sealed = kSealBytes + kMessageHeadBytes + head->n_body_bytes;
-    const auto   clear    = value.first(value.size() - n_sealed);
-    Signature    by;
-    std::copy(clear.end() - sizeof by, clear.end(), by.begin());
-    const auto text = clear.first(clear.size() - sizeof by).last(kMessageHeadBytes);
-    return is_signed(public_key, signed_text(run, id, text, value.last(n_sealed)), by);
+    const auto parts = split_message(run, id, value);
+    return parts &&
+           is_signed(public_key, signed_text(run, id, parts->clear, parts->sealed), parts->by);
 }
 
 std::optional<Bytes> open_message(
     const RunKeys & keys, const MessageId & id, std::span<const uint8_t> value, MessageHead * head
 ) {
-    const auto clear = parse_message_head(keys.run, id, value);
-    if (!clear) {
-        return std::nullopt;
-    }
-    const size_t sealed_bytes = kSealBytes + kMessageHeadBytes + clear->n_body_bytes;
-    auto         text = open_sealed(keys, context_of(keys.run, id), value.last(sealed_bytes));
-    if (!text || !std::equal(
-                     text->begin(), text->begin() + kMessageHeadBytes,
-                     value.end() - sealed_bytes - sizeof(Signature) - kMessageHeadBytes
-                 )) {
+    const auto parts = split_message(keys.run, id, value);
+    auto text = parts ? open_sealed(keys, context_of(keys.run, id), parts->sealed) : std::nullopt;
+    if (!text || !std::equal(parts->clear.begin(), parts->clear.end(), text->begin())) {
         return std::nullopt;
     }
     if (head) {
-        *head = *clear;
+        *head = parts->head;
     }
     text->erase(text->begin(), text->begin() + kMessageHeadBytes);
     return text;

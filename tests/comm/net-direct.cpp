@@ -6,7 +6,10 @@
 #include "comm/wire/held-copy.h"
 #include "comm/wire/wire.h"
 #include "tests/catch.h"
+#include "tests/comm/sim/sim-stores.h"
 #include "tests/fake/store-memory.h"
+
+#include <atomic>
 
 using namespace gt;
 
@@ -40,6 +43,17 @@ private:
 };
 
 constexpr Millis kHeldTimeout(1500);  // for a held record
+
+// A server with a limit that every message exceeds.
+class Refusing : public sim::ForwardingStore {
+public:
+    using ForwardingStore::ForwardingStore;
+    bool put(const std::string &, std::span<const uint8_t>, bool) override {
+        ++n_refused;
+        throw Error("larger than the limit");
+    }
+    std::atomic<int> n_refused{0};
+};
 
 // anna and ben serve; both are members after the first commit.
 struct Play {
@@ -188,4 +202,19 @@ TEST_CASE("a_holder_of_outputs_holds_their_shards_too", "[net][direct]") {
     }
     CHECK(play.hub->get(play.paths.held(id)));
     CHECK(play.at_ben->get(shard) == Bytes(10));
+}
+
+TEST_CASE("a_message_that_our_server_refuses_does_not_end_the_process", "[net][direct]") {
+    Play     play;
+    Refusing own(*play.at_ben);
+    play.at_anna->put(play.paths.message({1, "anna", 1}), play.message({1, "anna", 1}));
+    DirectOptions options{.name = "ben", .keys = play.keys, .hub = play.hub.get(), .own = &own};
+    options.peers["anna"] = std::make_unique<Served>(*play.at_anna, play.is_cut);
+    DirectStore ben(std::move(options));
+    REQUIRE(ben.get(play.paths.commit(0), {}));
+    for (int i = 0; i < 500 && own.n_refused < 2; ++i) {
+        std::this_thread::sleep_for(Millis(10));
+    }
+    CHECK(own.n_refused >= 2);
+    CHECK_FALSE(play.hub->get(play.paths.held(MessageId{1, "anna", 1})));
 }

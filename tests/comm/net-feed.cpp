@@ -173,15 +173,32 @@ TEST_CASE("a_request_that_takes_long_is_sent_on_a_second_connection", "[feed]") 
     thread.join();
 }
 
-TEST_CASE("a_feed_keeps_messages_until_they_are_read_and_commits_longer", "[feed]") {
-    const RunPaths    paths(1);
-    const std::string message = paths.message({7, "ben", 1}), commit = paths.commit(7);
-    const Bytes       value = some_bytes(500, 1);
-    Feed              feed(1, 1);
-    for (const std::string & key : {message, commit}) {
+TEST_CASE("a_feed_keeps_values_until_they_are_read", "[feed]") {
+    const RunPaths paths(1);
+    const Bytes    value = some_bytes(500, 1);
+    Feed           feed(1, 1);
+    for (const std::string & key : {paths.message({7, "ben", 1}), paths.commit(7)}) {
         feed.add({key, value.size(), 0, value});
         CHECK(feed.find(key, 0ms, 0ms) == value);
+        CHECK_FALSE(feed.find(key, 0ms, 0ms).has_value());
     }
-    CHECK_FALSE(feed.find(message, 0ms, 0ms).has_value());
-    CHECK(feed.find(commit, 0ms, 0ms) == value);
+}
+
+// As the sequencer does with a value that is no commit. Copies of the old value may still be on their way.
+TEST_CASE("a_commit_that_is_replaced_is_read_through_a_feed", "[feed][hub]") {
+    const Scratch  folder;
+    const RunKeys  keys = keys_of('A');
+    const RunPaths paths(keys.run);
+    Hub            hub(hub_options(folder));
+    auto           feeding = client_options(hub, keys);
+    feeding.feed           = true;
+    const auto anna        = make_http_store(feeding);
+    const auto later       = [&](const std::string & key, int letter) {
+        hub.store().put(key, some_bytes(300, letter));
+        return wait_until([&] { return anna->get(key, 500ms) == some_bytes(300, letter); });
+    };
+    REQUIRE(later(paths.commit(1), 1));
+    CHECK(later(paths.commit(2), 2));
+    hub.store().remove(paths.commit(2));
+    CHECK(later(paths.commit(2), 3));
 }

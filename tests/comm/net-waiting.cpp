@@ -172,3 +172,20 @@ TEST_CASE("late_pieces_of_a_checkpoint_do_not_stay_in_the_store", "[net][rounds]
     until([&] { return store.n_put == 1; });
     until([&] { return memory->list(paths.parts(0)).empty(); });
 }
+
+TEST_CASE("a_host_without_any_checkpoint_to_load_says_so", "[net][rounds]") {
+    const RunKeys    keys  = keys_from_secret(Key32{4});
+    const auto       store = make_memory_store();
+    SequencerOptions order;
+    order.presence_poll = Millis(0);
+    Sequencer sequencer(*store, keys, order);
+    Presence  anna(*store, keys, "anna", false);
+    anna.announce(nullptr);
+    REQUIRE(sequencer.poll(now()));  // orders the first checkpoint, which is never written
+    StorePeersOptions options = options_of("ben");
+    options.give_up           = Millis(300);
+    StorePeers        ben(*store, keys, options);
+    const std::string error = error_of([&] { (void) ben.join({}, false); });
+    CHECK(error.find("for a shared checkpoint that can be loaded") != std::string::npos);
+    CHECK(error.find("hub --new") != std::string::npos);
+}

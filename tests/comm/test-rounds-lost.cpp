@@ -149,6 +149,84 @@ TEST_CASE("crashes_while_a_lost_store_is_restored_lose_nothing", "[rounds][lost]
     }
 }
 
+// Anybody with the run's token can put a value under a key that a sequencer writes once.
+TEST_CASE("values_that_are_no_commits_do_not_end_a_run", "[rounds][lost]") {
+    const bool elected      = GENERATE(false, true);
+    const bool is_restarted = GENERATE(false, true);
+    INFO("elected " << elected << " restarted " << is_restarted);
+    World world({.n_hosts = 3, .elected = elected});
+    world.run(Millis(6'000));
+    const RunPaths paths(world.keys().run);
+    const uint64_t newest = highest(world);
+    REQUIRE(CommitLog(world.store(), world.keys()).floor() > 2);
+    const Bytes frame = make_record(world.keys(), {Kind::floor, 1, "sequencer", 0}, {});
+    for (const uint64_t index : {uint64_t(1), newest + 1, newest + 2, newest + 50}) {
+        world.store().put(paths.commit(index), index % 2 ? frame : Bytes(100), true);
+    }
+    world.store().put(paths.floor(newest + 1'000), Bytes(100));
+    if (is_restarted) {
+        world.stop_hub();
+        for (const auto & host : world.hosts) {
+            host->stop();
+        }
+    }
+    world.run(Millis(20'000));
+    check_together(world, newest + 60);
+    CHECK(world.ledger.n_faults == 0);
+    Host & late  = world.add();
+    late.is_new_ = true;
+    world.run(Millis(5'000));
+    check_together(world, newest + 80);
+}
+
+// Fails at the first read of a commit.
+class FailingStore : public ForwardingStore {
+public:
+    using ForwardingStore::ForwardingStore;
+    std::optional<Bytes> get(const std::string & key, std::chrono::milliseconds wait) override {
+        if (key.find("/commit/") != key.npos && !std::exchange(has_failed, true)) {
+            throw StoreError("the network is down");
+        }
+        return ForwardingStore::get(key, wait);
+    }
+    bool has_failed = false;
+};
+
+TEST_CASE("a_sequencer_that_fails_while_it_restores_tries_again", "[rounds][lost]") {
+    World world({.n_hosts = 3});
+    world.run(Millis(3'000));
+    const auto     chain  = CommitLog(world.store(), world.keys()).load();
+    const uint64_t newest = chain.back().commit.index;
+    // another store with what a host has put back: the last commits, and the record
+    const auto store = make_memory_store();
+    for (size_t i = chain.size() - 3; i < chain.size(); ++i) {
+        REQUIRE(CommitLog(*store, world.keys()).put_back(chain[i]));
+    }
+    const PresenceKey restored{PresenceKey::Kind::restored, "host0", newest};
+    store->put(
+        RunPaths(world.keys().run).presence(restored),
+        make_signed_record(world.keys(), head_of(restored), {})
+    );
+    FailingStore failing(*store);
+    Sequencer    sequencer(failing, world.keys(), {});
+    CHECK_THROWS_AS(sequencer.poll(world.now()), StoreError);
+    (void) sequencer.poll(world.now());
+    REQUIRE(sequencer.head());
+    CHECK(sequencer.head()->index == newest);
+}
+
+TEST_CASE("a_hello_with_the_highest_number_does_not_lock_its_host_out", "[rounds][lost]") {
+    World world({.n_hosts = 3});
+    world.run(Millis(2'000));
+    const auto     chain = CommitLog(world.store(), world.keys()).load();
+    const uint64_t known = chain.back().commit.find("host0")->incarnation;
+    world.store().put(RunPaths(world.keys().run).hello("host0", known + kMaxStarts), Bytes(100));
+    world.hosts[0]->stop();
+    world.run(Millis(20'000));
+    const auto after = CommitLog(world.store(), world.keys()).load();
+    CHECK(after.back().commit.message_of("host0"));
+}
+
 // A member says that it is stuck behind a commit that does not exist: a commit that followed it would end the
 // run, because nobody could apply it.
 TEST_CASE("a_host_that_is_stuck_behind_no_commit_undoes_nothing", "[rounds][lost]") {

@@ -2,6 +2,7 @@
 // a closed terminal do the same.
 #pragma once
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -39,8 +40,8 @@ private:
             std::signal(SIGHUP, SIG_IGN);  // nohup
         }
     }
-    static volatile std::sig_atomic_t & n_asked() {
-        static volatile std::sig_atomic_t n = 0;
+    static std::atomic<int> & n_asked() {  // threads that wait for other hosts ask, too
+        static std::atomic<int> n = 0;
         return n;
     }
     static const char *& told() {
@@ -48,8 +49,7 @@ private:
         return text;
     }
     static void handle(int signal) {
-        n_asked() = n_asked() + 1;
-        if (n_asked() > 1 && signal != SIGHUP) {
+        if (++n_asked() > 1 && signal != SIGHUP) {
             _exit(130);
         }
         std::signal(SIGPIPE, SIG_IGN);  // the reader of our output may be gone, too

@@ -117,7 +117,11 @@ public:
             if (!client_) {
                 start();
             }
-            work(now);
+            try {
+                work(now);
+            } catch (const StoreError &) {
+                // retry; the sequencer has a thread of its own
+            }
             if (sequencer_) {
                 sequencer_->poll(now);
             }
@@ -314,10 +318,6 @@ private:
 
     void finish(const OpenedRound & round) {
         const Commit & commit = round.commit;
-        if (round.fault != Fault::none) {
-            last_fault = round.fault;
-            ++ledger_.n_faults;
-        }
         // the message of ours that this round settles, if any
         if (!round.has_mine) {
             REQUIRE(!in_flight_.empty());
@@ -336,6 +336,8 @@ private:
             residual_.clear();
         }
         if (round.fault != Fault::none) {
+            last_fault = round.fault;
+            ++ledger_.n_faults;
             is_in_     = false;
             is_rejoin_ = true;
             start_.reset();
