@@ -1,5 +1,5 @@
 // ggml-train/data.h — interface: the samples that a host trains on, and its validation set.
-// models/text and models/vision implement it. Rank 0 makes all calls. Read next: evaluator.h.
+// models/text and models/classifier implement it. Rank 0 makes all calls. Read next: evaluator.h.
 #pragma once
 
 #include "ggml-train/batch.h"

@@ -1,7 +1,6 @@
 #include "ggml-train/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
@@ -17,11 +16,6 @@ Trainer::Trainer(
         options.batch > 0 && options.batch % graph_.options().B == 0,
         "a batch is a whole number of micro-batches"
     );
-}
-
-static double seconds() {
-    using namespace std::chrono;
-    return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
 static Error not_finite(uint64_t step, double loss, double grad_norm) {
@@ -98,7 +92,7 @@ Prepared Trainer::prepare(StepResult & result) {
 
 // Forward and backward. The gradients of all ranks' micro-batches sum to that of the mean loss.
 double Trainer::gradient(const Batch & batch, float loss_scale) {
-    const double  from    = seconds();
+    const double  from    = steady_seconds();
     const int64_t each    = graph_.options().B;
     const int64_t n_micro = batch.n_samples / each;
     GT_CHECK(n_micro * each == batch.n_samples, "a batch is a whole number of micro-batches");
@@ -115,7 +109,7 @@ double Trainer::gradient(const Batch & batch, float loss_scale) {
     const std::vector<double> losses = from_all(ranks_, mine);
     const double              loss   = std::accumulate(losses.begin(), losses.end(), 0.0);
 
-    last_ = {loss / counted, batch.n_samples, seconds() - from};
+    last_ = {loss / counted, batch.n_samples, steady_seconds() - from};
     pace_.measured(n_micro, last_.seconds);
     return last_.loss;
 }
@@ -131,7 +125,7 @@ size_t Trainer::publish(Bytes message) {
     });
     if (n > 0) {
         in_flight_.push_back(step_);
-        published_ = seconds();
+        published_ = steady_seconds();
         n_unsent_  = 0;
     }
     return n;
@@ -140,7 +134,7 @@ size_t Trainer::publish(Bytes message) {
 // Applies rounds that closed without us. admission: and waits until the run has admitted us.
 void Trainer::catch_up(StepResult & result, bool admission) {
     while (true) {
-        const double from   = seconds();
+        const double from   = steady_seconds();
         const auto   missed = from_first(ranks_, [&] {
             auto found = peers_.missed(admission);
             return found ? std::make_shared<const Collected>(std::move(*found)) : nullptr;
@@ -148,7 +142,7 @@ void Trainer::catch_up(StepResult & result, bool admission) {
         if (!missed) {
             return;
         }
-        result.waited += seconds() - from;
+        result.waited += steady_seconds() - from;
         finish(*missed, result);
         if (is_stopped_) {
             return;
@@ -158,11 +152,11 @@ void Trainer::catch_up(StepResult & result, bool admission) {
 
 // Waits for the oldest round in flight and applies it.
 void Trainer::collect(StepResult & result) {
-    const double from      = seconds();
+    const double from      = steady_seconds();
     const auto   collected = from_first(ranks_, [&] {
         return std::make_shared<const Collected>(peers_.collect(in_flight_.front()));
     });
-    const double to        = seconds();
+    const double to        = steady_seconds();
     result.waited += to - from;
     hidden_ = std::max(0.0, std::min(from, to - collected->info.age_s) - published_);
     finish(*collected, result);
@@ -292,7 +286,7 @@ void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
     step_    = joined->n_slices > 0 ? joined->step : std::max(step_, joined->step);
     applied_ = joined->step - 1;
     in_flight_.assign(joined->in_flight.begin(), joined->in_flight.end());
-    published_ = seconds();
+    published_ = steady_seconds();
     shards_.share_weights();
 }
 

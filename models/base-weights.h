@@ -13,7 +13,8 @@ class Backend;
 
 class BaseWeights {
 public:
-    // config: of the file, with its adapter's settings or without. REQUIRES: check_vectors passed. Throws an Error that names the file.
+    // config: of the file, with its adapter's settings or without. REQUIRES: check_vectors passed. Throws an
+    // Error that names the file.
     BaseWeights(const std::string & path, const ModelConfig & config);
 
     const Param * find(const std::string & name) const;  // null: there is none

@@ -43,7 +43,8 @@ void check_vectors(const gguf_context * gguf, const std::string & where) {
     for (int64_t i = 0; i < gguf_get_n_tensors(gguf); ++i) {
         const std::string name = gguf_get_tensor_name(gguf, i);
         const ggml_type   type = gguf_get_tensor_type(gguf, i);
-        if (type != GGML_TYPE_F32 && (name.ends_with("norm.weight") || name.ends_with(".bias"))) {
+        const int64_t *   ne   = gguf_get_tensor_ne(gguf, i);
+        if (type != GGML_TYPE_F32 && ne[1] * ne[2] * ne[3] == 1) {
             throw Error(
                 where + ": tensor " + name + " is " + ggml_type_name(type) +
                 ", and llama.cpp runs norms and biases in F32 only; convert the file with export " +

@@ -19,8 +19,8 @@ int64_t find_tensor(
 // Throws an Error if a tensor's type cannot be turned into F32.
 void check_readable(const gguf_context * gguf, int64_t id, const std::string & where);
 
-// Throws an Error if norms or biases are not F32: libllama multiplies and adds them in F32 only, and ends the
-// whole process at others.
+// Throws an Error if a vector (a norm, a bias) is not F32: libllama multiplies and adds them in F32 only, and
+// ends the whole process at others; our kernels would read beyond its end.
 void check_vectors(const gguf_context * gguf, const std::string & where);
 
 // A GGUF that is open for reading tensors.

@@ -229,7 +229,11 @@ ModelFile load_for_adapter(const std::string & path, const LoraConfig & lora) {
     check_vectors(source.gguf.get(), path);
     model.config.lora      = lora;
     model.config.lora.base = std::make_shared<BaseWeights>(path, model.config);
-    for (TensorSpec & spec : tensor_specs(model.config)) {
+    std::vector<TensorSpec> specs;
+    if (lora.enabled()) {
+        specs = tensor_specs(model.config);
+    }
+    for (TensorSpec & spec : specs) {
         std::vector<float> data(spec.n_elements());
         if (model.config.lora.base->find(spec.name)) {
             model.config.lora.base->read(spec, data);

@@ -34,7 +34,8 @@ ModelFile empty_model(const ModelConfig & config);
 // Reads a model, or throws an Error that names the file, what is wrong, and the next move.
 ModelFile load_model(const std::string & path);
 
-// The same for an adapter: the weights stay in the file, which is mapped; tensors are the initial A and B.
+// The same for an adapter: the weights stay in the file, which is mapped; tensors are the initial A and B, or
+// none if its rank is 0.
 ModelFile load_for_adapter(const std::string & path, const LoraConfig & lora);
 
 // Type of stored matrices and token embeddings; norms, biases and positions are always F32.

@@ -25,10 +25,10 @@ struct ModelSizes {
         visit("layers", layers, "number of blocks", {}, 1, 1e9);
         visit("width", width, "embedding width; sets --mlp unless that is given", {}, 1, 1e9);
         visit("heads", heads, "attention heads", {}, 1, 1e9);
-        visit("kv-heads", kv_heads, "key and value heads (llama)", {}, 1, 1e9);
+        visit("kv-heads", kv_heads, "key and value heads (text, not gpt2)", {}, 1, 1e9);
         visit("mlp", mlp, "width inside the MLP", {}, 1, 1e9);
         visit("context,c", context, "longest sequence, in tokens (text)", {}, 1, 1e9);
-        visit("rope-base", rope_base, "base of the RoPE frequencies (llama)");
+        visit("rope-base", rope_base, "base of the RoPE frequencies (text, not gpt2)");
         visit("untied", untied, "use an output matrix separate from the token embedding (text)");
         visit("classes", classes, "number of classes (images)", {}, 1, 1e9);
         visit("image", image, "height and width of an image, in pixels", {}, 1, 1e9);

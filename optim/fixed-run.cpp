@@ -45,20 +45,6 @@ struct FixedHost {
     std::unique_ptr<Optimizer> optimizer;
 };
 
-// As the hosts of a run compute it, in one share.
-Bytes mean_of(const std::vector<ParamView> & params, const Round & round) {
-    std::vector<Bytes>    shares;
-    std::vector<uint64_t> weights;
-    for (const Message & message : round.messages) {
-        shares.push_back(split_shares(params, message.bytes, 1)[0]);
-        weights.push_back(message.weight);
-    }
-    std::string why;
-    const auto  mean = mean_share(params, shares, weights, why);
-    GT_CHECK(mean, "shares of valid messages have a mean");
-    return *join_means({&*mean, 1}, why);
-}
-
 uint64_t digest_of_run(const OptimOptions & options, uint64_t digest) {
     Workers   workers(1);
     FixedHost hosts[] = {{0, options, workers}, {1, options, workers}};
@@ -73,7 +59,7 @@ uint64_t digest_of_run(const OptimOptions & options, uint64_t digest) {
             }
         }
         if (is_dense(options) && !round.messages.empty()) {
-            const Bytes mean = mean_of(hosts[0].params(), round);
+            const Bytes mean = mean_update(hosts[0].params(), round.messages, 1);
             digest           = digest64(mean, digest);
             round.messages   = {{"", 1, mean}};
         }

@@ -73,10 +73,8 @@ public:
             .share          = share,
             .correction     = options_.correction,
             .overlap        = options_.overlap};
-        if (inbox.empty()) {
-            replicator_->begin(parts_.layout->replicator(), parts_.layout->head().wire, plan);
-        } else {
-            replicator_->begin(inbox.replicator(), inbox.wire(), inbox.plan());
+        replicator_->begin(parts_.layout->replicator(), parts_.layout->head().wire, plan);
+        if (!inbox.empty()) {
             replicator_->receive([&](int unit) { return inbox.pieces(unit); });
             step.most_messages = inbox.n_effective();
         }

@@ -30,7 +30,7 @@ public:
             return;  // alone, or between rounds
         }
         const Inbox inbox(*parts_.layout, round, parts_.clip_messages);
-        const Plan  plan  = parts_.layout->plan(parts_.layout->replicator(), round.step);
+        const Plan  plan  = parts_.layout->plan(round.step);
         const bool  sent  = round.has_mine && round.step < made_of(round.step).next;
         const float share = missed_share(round);
         if (round.has_mine) {

@@ -40,7 +40,7 @@ public:
             return;
         }
         const bool missed = options_.subtract_missed_mean && !round.has_mine;
-        replicator_->begin(inbox.replicator(), inbox.wire(), inbox.plan());
+        begin(round.step);
         replicator_->receive([&](int unit) { return inbox.pieces(unit); });
         parts_.rule->begin(inbox.lr());
         for (size_t t = 0; t < momentum_.size(); ++t) {

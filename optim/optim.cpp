@@ -255,8 +255,7 @@ make_layout(const OptimOptions & o, const Resolved & r, const Units & units) {
     OptimOptions settled = o;
     settled.fragments    = r.fragments;
     return std::make_unique<Layout>(
-        units, head, r.every, r.replicator.make(settled, units.shapes(), r.wire),
-        r.replicator.dense ? make_dense(o, units.shapes(), mean_wire(r.wire)) : nullptr
+        units, head, r.every, r.replicator.make(settled, units.shapes(), r.wire)
     );
 }
 
@@ -376,21 +375,7 @@ message_bytes(const OptimOptions & options, const std::vector<ParamView> & param
         return 0;
     }
     const auto layout = make_layout(options, r, units);
-    if (!layout->due(step)) {
-        return 0;
-    }
-    const Replicator & replicator = layout->replicator();
-    return layout->offsets(replicator, layout->plan(replicator, step)).back();
-}
-
-int64_t means_bytes(const OptimOptions & options, const std::vector<ParamView> & params) {
-    int64_t sum = 0;
-    for (const ParamView & param : params) {
-        const TensorShape shape = shape_of(param);
-        const int64_t     rows  = shape.is_vector ? 1 : shape.rows;
-        sum += rows * dense_bytes(mean_wire(resolve(options).wire), shape.size() / rows);
-    }
-    return is_dense(options) ? sum : 0;
+    return layout->due(step) ? layout->offsets(layout->plan(step)).back() : 0;
 }
 
 std::string check_message(

@@ -169,8 +169,7 @@ std::string default_replicator(bool alone);
 double default_lr_factor(const OptimOptions & options);
 
 // Whether messages are averaged in shares (wire/shares.h) instead of fetched whole: dense ones of 8 bits
-// per value and more. Means have 16 bits, so whole messages of fewer bits are the smaller download for up
-// to 4 hosts, and on lines with a fifth of the rate upwards as fast for up to 8.
+// per value and more, since a mean rounded to fewer bits would lose too much.
 bool is_dense(const OptimOptions & options);
 
 // Whether hosts update their own weights between rounds, so that weights differ there.
@@ -218,9 +217,6 @@ int64_t cut_rows(const OptimOptions & options, const ParamView & param);
 // may be empty.
 int64_t
 message_bytes(const OptimOptions & options, const std::vector<ParamView> & params, uint64_t step);
-
-// Bytes of the means of all shares of a round; 0 if it has none.
-int64_t means_bytes(const OptimOptions & options, const std::vector<ParamView> & params);
 
 // Returns why apply would skip this message in the round of `step`, or an empty string.
 std::string check_message(

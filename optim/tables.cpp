@@ -80,7 +80,7 @@ std::vector<ReplicatorRow> & replicators() {
          .help      = "local steps, then the change of all weights",
          .scheme    = Scheme::local_steps,
          .rule      = "adamw",
-         .wire      = "fp16",
+         .wire      = "q8",
          .every     = 30,
          .dense     = true,
          .make      = make_dense,

@@ -100,7 +100,7 @@ TextLoss of_chats(
 }
 
 void evaluate(const EvaluateFlags & f) {
-    Generator       generator(f.model, f.threads, f.lora);
+    Generator       generator(f.model, f.threads, f.lora, f.context);
     const auto      keys = open_gguf(f.model);
     const Tokenizer tokenizer(keys.get(), f.model);
     const int64_t   T = std::min(f.context, generator.context());

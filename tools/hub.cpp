@@ -3,7 +3,7 @@
 //   hub --new --address anna.example.org:7077      writes hosts.txt with a new key
 //   hub --nodes hosts.txt                          runs the hub
 //   hub --nodes hosts.txt --hub-file rented.txt    writes a file for a hub that can't read messages
-//   hub --nodes hosts.txt --remove ben             puts a host out of the run
+//   hub --nodes hosts.txt --remove ben             removes a host from the run
 //
 // Read next: comm/hub/hub.cpp, comm/run/hosts.cpp.
 #include "comm/hub/hub-sequencer.h"
@@ -40,7 +40,7 @@ struct HubFlags {
         visit("name", name, "this machine's name in hosts.txt; default: its host name");
         visit("invite", invite, "print an invitation: one line for --join");
         visit("hub-file", hub_file, "write a file for a hub that can't read messages");
-        visit("remove", remove, "name of a host to put out of the run, for good");
+        visit("remove", remove, "name of a host to remove from the run, for good");
         visit(
             "listen", listen, "address:port to listen on; default: all addresses, the hub's port"
         );

@@ -94,7 +94,7 @@ void print_place(const Hosts & run, const Cost & cost) {
     } else if (cost.hub_gb_day > 0.0) {
         std::printf(
             "the hub on %s sends %.1f GB a day and needs %.0f GB of disk; a rented machine or a "
-            "bucket spares its line\n",
+            "bucket takes that load off its line\n",
             run.hub()->name.c_str(), cost.hub_gb_day, cost.disk_gb
         );
     }
@@ -196,10 +196,14 @@ int gt::plan_main(Flags & flags, int argc, char ** argv) {
                                : f.context ? f.context
                                            : std::min(model.config.n_ctx, kMost);
     f.batch                  = f.batch ? f.batch : std::max<int64_t>(1, 8192 / f.context);
-    const int threads =
-        f.threads ? f.threads : static_cast<int>(std::thread::hardware_concurrency());
-    f.compute =
-        f.compute > 0.0 ? f.compute : gradient_seconds(model, f.context, f.batch, {}, threads);
+    if (f.compute == 0.0) {
+        TrainFlags run;
+        run.device  = "cpu";
+        run.compute = "f32";
+        run.batch   = f.batch;
+        run.threads = f.threads ? f.threads : static_cast<int>(std::thread::hardware_concurrency());
+        f.compute   = gradient_seconds(model, f.context, run);
+    }
     print_plan(f, model);
     print_choice(f, model);
     print_gpus(f, model);

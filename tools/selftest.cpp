@@ -1,4 +1,4 @@
-// selftest — holds this machine's devices to the CPU before they are trusted with a run.
+// selftest — checks this machine's devices against the CPU, before they are used in a run.
 //
 //   selftest --cuda                  every kernel on every GPU, then NCCL between them
 //   selftest --cuda --only demo      only what hosts must agree on bit for bit

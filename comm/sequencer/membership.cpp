@@ -21,7 +21,9 @@ static Millis median_of(std::vector<Millis> values) {
 }
 
 void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
-    const bool is_timed = head_ && !head.messages.empty() && !durations_.empty();
+    // before the first inputs nobody fetches outputs: they take less time than all later ones
+    const bool is_short = head.phase == Phase::inputs && medians_[1].empty();
+    const bool is_timed = head_ && !is_short && !head.messages.empty() && !durations_.empty();
     for (const Phase phase : {Phase::inputs, Phase::outputs}) {
         auto &         medians = medians_[phase == Phase::outputs];
         const uint32_t pace_ms = phase == Phase::outputs ? head.outputs_pace_ms : head.pace_ms;

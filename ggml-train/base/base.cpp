@@ -3,6 +3,7 @@
 #include "ggml-train/base/digests.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdarg>
 #include <cstdio>
@@ -30,6 +31,11 @@ std::string format(const char * fmt, ...) {
 void check_failed(const char * what, const char * why, const char * file, int line) {
     std::fprintf(stderr, "%s:%d: check failed: %s (%s)\n", file, line, what, why);
     std::abort();
+}
+
+double steady_seconds() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(now).count();
 }
 
 // The finaliser of splitmix64: every input bit reaches every output bit.

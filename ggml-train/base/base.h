@@ -49,6 +49,9 @@ float random_uniform(uint64_t bits);
 uint64_t digest64(std::span<const uint8_t> data, uint64_t seed = 0);
 uint64_t digest64(const std::string & text, uint64_t seed = 0);
 
+// Of a clock that never jumps.
+double steady_seconds();
+
 // A fixed set of threads that run one function together. The calling thread is worker 0.
 class Workers {
 public:

@@ -1,7 +1,7 @@
 // ggml-train/cuda/cublaslt.h — the functions of cuBLASLt that gemm.cpp calls, loaded at run time: no header or
 // library of NVIDIA's is needed to build or to start.
 //
-// The types repeat cuBLASLt's ABI of CUDA 12 and 13; tests/cuda/test-gemm.cpp compares them with cublasLt.h if it
+// The types repeat cuBLASLt's ABI of CUDA 12 and 13; tests/cuda/test-cublaslt.cpp compares them with cublasLt.h if it
 // is installed. cuBLASLt's matrices are column-major.
 #pragma once
 

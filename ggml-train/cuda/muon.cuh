@@ -2,7 +2,8 @@
 // steps of Muon.
 //
 // A block makes a tile of the product from tiles of its factors in shared memory, four floats at a time
-// where they are aligned. A thread keeps 8 x 4 sums in registers and adds to them in ascending order, one fused multiply-add after the other.
+// where they are aligned. A thread keeps 8 x 4 sums in registers and adds to them in ascending order, one
+// fused multiply-add after the other.
 #pragma once
 
 #include "ggml-train/cuda/exact.cuh"

@@ -1,4 +1,4 @@
-// ggml-train/cuda/muon.h — the muon rule on the device, with the bits of optim/muon.cpp.
+// ggml-train/cuda/muon.h — the muon rule on the device, with the bits of optim/rules/muon.cpp.
 //
 // All hosts must compute the same bits: see demo.h. Products are chains of fused multiply-adds, as in
 // optim/math/fixed-gemm.h; nothing else is fused.

@@ -253,7 +253,7 @@ void plan_tensors(
         plan_tensor(path, opened.tensor(stored[tensor.name]), tensor, plan);
     }
     if (names.size() != state.tensors.size()) {
-        throw Error(path + ": is of another optimizer; " + kOtherFlags);
+        throw Error(path + ": from a run with another optimizer; " + kOtherFlags);
     }
 }
 
@@ -281,7 +281,7 @@ void plan_counters(
 ) {
     const auto names = find_strings(opened.gguf.get(), "gt.checkpoint.counters", path);
     if (names.size() != state.counters.size()) {
-        throw Error(path + ": is of another optimizer; " + kOtherFlags);
+        throw Error(path + ": from a run with another optimizer; " + kOtherFlags);
     }
     for (const auto & [name, value] : counters_of(opened, path)) {
         plan.counters[name] = value;
@@ -289,8 +289,8 @@ void plan_counters(
     for (const HostCounter & counter : state.counters) {
         if (!plan.counters.contains(counter.name)) {
             throw Error(
-                path + ": counter " + counter.name + " is missing: is of another optimizer; " +
-                kOtherFlags
+                path + ": from a run with another optimizer: counter " + counter.name +
+                " is missing; " + kOtherFlags
             );
         }
     }
@@ -363,7 +363,7 @@ FoundCheckpoint find_checkpoint(const std::string & folder, const ModelHead & mo
             const auto   text =
                 find_string(opened.gguf.get(), "gt.checkpoint.model", path).value_or("");
             if (text != model.text) {
-                throw Error(path + ": is of another model (" + text + ")");
+                throw Error(path + ": from a run of another model (" + text + ")");
             }
             found.path = path;
             found.step = head_of(opened, path).step;

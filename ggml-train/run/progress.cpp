@@ -3,7 +3,6 @@
 #include "ggml-train/base/text.h"
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -24,11 +23,6 @@ uint64_t resident_bytes() {
     uint64_t      total = 0, resident = 0;
     in >> total >> resident;
     return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
-double steady_seconds() {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration<double>(now).count();
 }
 
 Progress::Progress(uint64_t step, StepLogOptions options) : options_(std::move(options)) {
@@ -74,6 +68,11 @@ void Progress::step(const StepRecord & record) {
     last_ = record;
     working_.clear();
     draw(record.step == options_.steps, kRedrawAfter);
+}
+
+void Progress::val_loss(float loss) {
+    const std::lock_guard lock(mutex_);
+    val_loss_ = loss;
 }
 
 void Progress::working(const std::string & what) {

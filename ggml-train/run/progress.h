@@ -6,7 +6,7 @@
 // With other hosts also: waits 8% for hosts | round 119: anna, ben; late: cleo | up 12 MB, down 25 MB
 //
 // The fields are in the order of their value: a terminal gets as many as fit. Steps are counted from 1
-// here: "120" means that 120 updates are done. All functions may be called from any thread.
+// here: "120" means that 120 updates are done. One thread calls everything; note may come from others, too.
 #pragma once
 
 #include "ggml-train/peers.h"
@@ -61,7 +61,7 @@ public:
     Progress & operator=(const Progress &) = delete;
 
     void step(const StepRecord & record);
-    void val_loss(float loss) { val_loss_ = loss; }
+    void val_loss(float loss);
 
     // On a terminal: shows what is being done, such as "step 3: 2/8", if it takes long.
     void working(const std::string & what);
@@ -110,8 +110,6 @@ private:
     size_t             n_shown_ = 0;  // columns on the terminal; 0: no line
     std::mutex         mutex_;
 };
-
-double steady_seconds();
 
 // Resident memory of this process in bytes.
 uint64_t resident_bytes();

@@ -16,7 +16,10 @@ struct Schedule {
 
     template <class Visit>
     void visit(Visit && visit) {
-        visit("lr", lr, "peak learning rate; 0: by model size", {}, 0);
+        visit(
+            "lr", lr, "peak learning rate; 0: by model size, lower for trained models and adapters",
+            {}, 0
+        );
         visit(
             "schedule", kind, "learning rate after the warmup",
             {"cosine", "linear", "wsd", "constant"}

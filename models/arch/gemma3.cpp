@@ -1,4 +1,4 @@
-// models/arch/gemma3.cpp — Gemma 3 (text): most layers see a window of tokens only, and have a RoPE base of their own.
+// models/arch/gemma3.cpp — Gemma 3 (text): most layers see a window of tokens only, with another RoPE base.
 #include "models/arch/decoder.h"
 
 namespace gt {

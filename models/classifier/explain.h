@@ -6,8 +6,8 @@
 
 namespace gt {
 
-// Attention to each patch, row by row, adding up to 1: the class token's, or the mean of all patches', averaged over the
-// heads. pixels: one picture as read_model_input makes it.
+// Attention to each patch, row by row, adding up to 1: the class token's, or the mean of all patches',
+// averaged over the heads. pixels: one picture as read_model_input makes it.
 std::vector<float>
 last_attention(const Backend & backend, Transformer & model, std::span<const float> pixels);
 

@@ -172,25 +172,9 @@ std::string chart(const char * title, std::vector<Line> lines) {
     return svg + "</svg></figure>\n";
 }
 
-std::string most_confused(const Confusion & matrix, const std::vector<std::string> & classes) {
-    struct Pair {
-        int64_t n;
-        size_t  is, answer;
-    };
-    std::vector<Pair> pairs;
-    for (size_t i = 0; i < matrix.size(); ++i) {
-        for (size_t k = 0; k < matrix.size(); ++k) {
-            if (i != k && matrix[i][k] > 0) {
-                pairs.push_back({matrix[i][k], i, k});
-            }
-        }
-    }
-    std::stable_sort(pairs.begin(), pairs.end(), [](const Pair & a, const Pair & b) {
-        return a.n > b.n;
-    });
-    pairs.resize(std::min<size_t>(40, pairs.size()));
+std::string confused_html(const Confusion & matrix, const std::vector<std::string> & classes) {
     std::string html = "<h2>Most frequent confusions</h2>\n<table>";
-    for (const Pair & pair : pairs) {
+    for (const Confused & pair : most_confused(matrix, 40)) {
         html += format("<tr><td>%lld</td><th>", static_cast<long long>(pair.n)) +
                 html_text(classes[pair.is]) + "</th><td>taken for</td><th>" +
                 html_text(classes[pair.answer]) + "</th></tr>\n";
@@ -200,9 +184,25 @@ std::string most_confused(const Confusion & matrix, const std::vector<std::strin
 
 }  // namespace
 
+std::vector<Confused> most_confused(const Confusion & matrix, size_t most) {
+    std::vector<Confused> pairs;
+    for (size_t i = 0; i < matrix.size(); ++i) {
+        for (size_t k = 0; k < matrix.size(); ++k) {
+            if (i != k && matrix[i][k] > 0) {
+                pairs.push_back({matrix[i][k], i, k});
+            }
+        }
+    }
+    std::stable_sort(pairs.begin(), pairs.end(), [](const Confused & a, const Confused & b) {
+        return a.n > b.n;
+    });
+    pairs.resize(std::min(most, pairs.size()));
+    return pairs;
+}
+
 std::string confusion_html(const Confusion & matrix, const std::vector<std::string> & classes) {
     if (classes.size() > kMaxTable) {
-        return most_confused(matrix, classes);
+        return confused_html(matrix, classes);
     }
     std::string html = "<h2>Confusion</h2>\n<p>A row per class, a column per answer.</p>\n"
                        "<div class=\"wide\"><table class=\"matrix\"><tr><th></th>";

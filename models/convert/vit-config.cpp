@@ -79,7 +79,7 @@ void read_hf(const Json & json, VitConfig & c) {
         for (size_t i = 0; i < n; ++i) {
             c.class_names.push_back(labels->string(std::to_string(i)).value_or(""));
         }
-        if (n > 0 && c.class_names[0] == "LABEL_0") {  // nobody has named them
+        if (n > 0 && c.class_names[0] == "LABEL_0") {  // they were never named
             c.class_names.clear();
         }
     }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -19,11 +18,6 @@ namespace fs = std::filesystem;
 
 static constexpr size_t   kFewFiles      = 20;        // below: validate on the tail of each file
 static constexpr uint64_t kMostValTokens = 10000000;  // more would not improve an evaluation
-
-static double seconds_now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 std::string progress_text(const PrepareProgress & p) {
     const double share =
@@ -114,7 +108,7 @@ private:
     }
 
     void report(bool last) {
-        const double time = seconds_now();
+        const double time = steady_seconds();
         if (!options_.progress || (!last && time - reported_ < 0.2)) {
             return;
         }
@@ -139,7 +133,7 @@ private:
     Workers                workers_;
     uint64_t               n_train_ = 0, n_val_ = 0, n_documents_ = 0;
     bool                   is_val_ = false;
-    double                 start_ = seconds_now(), reported_ = 0.0;
+    double                 start_ = steady_seconds(), reported_ = 0.0;
 };
 
 }  // namespace

@@ -27,8 +27,9 @@ struct TextPart {
 
 class TextReader {
 public:
-    // field: the one to read from .jsonl objects; empty: the whole line, not parsed. tail: this last fraction of every plain text file
-    // becomes a separate document (for validation, if there are few files); 0: no split.
+    // field: the one to read from .jsonl objects; empty: the whole line, not parsed. tail: this last fraction
+    // of every plain text file becomes a separate document (for validation, if there are few files); 0: no
+    // split.
     TextReader(std::vector<TextFile> files, std::string field, double tail);
     ~TextReader();
     TextReader(const TextReader &)             = delete;

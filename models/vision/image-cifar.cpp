@@ -34,7 +34,7 @@ public:
                 scratch.pixels[3 * k + 1] = uint8_t(g);
                 scratch.pixels[3 * k + 2] = uint8_t(b);
             } else {
-                scratch.pixels[k] = uint8_t((r * 77 + g * 150 + b * 29 + 128) >> 8);
+                scratch.pixels[k] = luma(r, g, b);
             }
         }
         return scratch.view();

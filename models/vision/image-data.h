@@ -40,6 +40,11 @@ struct Picture {
     PictureView view() const { return {width, height, channels, pixels.data()}; }
 };
 
+// The brightness of a color.
+constexpr uint8_t luma(int red, int green, int blue) {
+    return static_cast<uint8_t>((red * 77 + green * 150 + blue * 29 + 128) >> 8);
+}
+
 // Preprocessing of a model's input. Stored in the model file, so that training, evaluation and
 // `classify` use the same. Fields that are 0 are set from the data.
 struct ImageSpec {

@@ -167,7 +167,7 @@ convert(const uint8_t * from, int n, size_t n_pixels, int channels, std::vector<
                 to[c] = uint8_t(rgb[c]);
             }
         } else {
-            to[0] = uint8_t((rgb[0] * 77 + rgb[1] * 150 + rgb[2] * 29 + 128) >> 8);  // luma
+            to[0] = luma(rgb[0], rgb[1], rgb[2]);
         }
     }
 }

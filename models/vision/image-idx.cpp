@@ -39,12 +39,7 @@ public:
         for (size_t k = 0; k < size / size_t(n); ++k) {
             for (int c = 0; c < channels; ++c) {
                 scratch.pixels[k * channels + c] =
-                    n == 1 ? from[k]
-                           : uint8_t(
-                                 (from[3 * k] * 77 + from[3 * k + 1] * 150 + from[3 * k + 2] * 29 +
-                                  128) >>
-                                 8
-                             );
+                    n == 1 ? from[k] : luma(from[3 * k], from[3 * k + 1], from[3 * k + 2]);
             }
         }
         return scratch.view();

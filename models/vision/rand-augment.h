@@ -19,7 +19,8 @@ struct Planes {
     }
 };
 
-// Draws n operations of timm's fifteen; each is applied with probability 1/2, in a random direction. magnitude: 0 to 10.
+// Draws n operations of timm's fifteen; each is applied with probability 1/2, in a random direction.
+// magnitude: 0 to 10.
 void rand_augment(const Planes & planes, int n, float magnitude, Draw & draw);
 
 }  // namespace gt

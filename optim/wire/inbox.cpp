@@ -11,33 +11,30 @@
 namespace gt {
 
 Inbox::Inbox(const Layout & layout, const Round & round, float clip) : layout_(layout) {
-    // heads: count the learning rates and wire types of messages that fit this run and step
+    // heads: count the learning rates (their bits) of messages that fit this run and step
     const size_t             n = round.messages.size();
     std::vector<std::string> why(n);
-    std::vector<Terms>       terms(n);
-    std::map<Terms, int>     votes;
+    std::vector<uint32_t>    rates(n);
+    std::map<uint32_t, int>  votes;
     for (size_t i = 0; i < n; ++i) {
         const auto head = read_head(round.messages[i].bytes, why[i]);
         if (head) {
             why[i] = check_head(*head, round, round.messages[i]);
         }
         if (head && why[i].empty()) {
-            terms[i] = {std::bit_cast<uint32_t>(head->lr), head->wire};
-            ++votes[terms[i]];
+            rates[i] = std::bit_cast<uint32_t>(head->lr);
+            ++votes[rates[i]];
         }
     }
 
-    // the terms of most messages determine how all are read
-    Terms agreed{};
+    uint32_t agreed = 0;
     if (!votes.empty()) {
-        agreed      = std::max_element(votes.begin(), votes.end(), [](auto & a, auto & b) {
+        agreed   = std::max_element(votes.begin(), votes.end(), [](auto & a, auto & b) {
                      return a.second < b.second;
                  })->first;
-        lr_         = std::bit_cast<float>(agreed.first);
-        wire_       = agreed.second;
-        replicator_ = agreed.second == layout.head().wire ? &layout.replicator() : layout.exact();
-        plan_       = layout.plan(*replicator_, round.step);
-        offsets_    = layout.offsets(*replicator_, plan_);
+        lr_      = std::bit_cast<float>(agreed);
+        plan_    = layout.plan(round.step);
+        offsets_ = layout.offsets(plan_);
     }
 
     // contents
@@ -46,8 +43,8 @@ Inbox::Inbox(const Layout & layout, const Round & round, float clip) : layout_(l
         const Message &     message = round.messages[i];
         std::vector<double> norms2;
         if (why[i].empty()) {
-            why[i] = terms[i] == agreed ? check_content(message, norms2)
-                                        : "another learning rate or wire type than most messages";
+            why[i] = rates[i] == agreed ? check_content(message, norms2)
+                                        : "another learning rate than most messages";
         }
         if (!why[i].empty()) {
             refused_.push_back(message.host + ": " + why[i]);
@@ -67,9 +64,7 @@ Inbox::Inbox(const Layout & layout, const Round & round, float clip) : layout_(l
 std::string
 Inbox::check_head(const UpdateHead & head, const Round & round, const Message & message) {
     const UpdateHead & ours = layout_.head();
-    const bool         known =
-        head.wire == ours.wire || (layout_.exact() && head.wire == mean_wire(ours.wire));
-    return head.is_part || head.replicator != ours.replicator || !known
+    return head.is_part || head.replicator != ours.replicator || head.wire != ours.wire
                ? "another replicator or wire type"
            : head.layout != ours.layout ? "another model or other settings"
            : head.step != round.step    ? "another step"
@@ -86,7 +81,7 @@ std::string Inbox::check_content(const Message & message, std::vector<double> & 
     std::vector<const char *> why(units.all().size(), nullptr);
     norms2.assign(units.all().size(), 0.0);
     units.run_all([&](int i, float *) {
-        why[i] = replicator_->check(
+        why[i] = layout_.replicator().check(
             plan_, units.all()[i], message.bytes.data() + offsets_[i], norms2[i]
         );
     });
@@ -107,7 +102,7 @@ std::vector<Piece> Inbox::pieces(int unit) const {
 }
 
 void Inbox::merge(int unit, float * update) const {
-    replicator_->merge(plan_, layout_.units().all()[unit], pieces(unit), update);
+    layout_.replicator().merge(plan_, layout_.units().all()[unit], pieces(unit), update);
 }
 
 double Inbox::mean_square(int unit) const {

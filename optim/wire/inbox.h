@@ -17,11 +17,6 @@ public:
     float                            lr() const { return lr_; }            // of most messages
     const std::vector<std::string> & refused() const { return refused_; }  // "host: reason"
 
-    // How the messages are read. REQUIRES: not empty.
-    const Replicator & replicator() const { return *replicator_; }
-    const Plan &       plan() const { return plan_; }
-    Wire               wire() const { return wire_; }
-
     // A unit's bytes in each message, in commit order.
     std::vector<Piece> pieces(int unit) const;
 
@@ -38,16 +33,11 @@ public:
     double n_effective() const;
 
 private:
-    // What all messages of a round must have in common: the learning rate (its bits) and the wire type.
-    using Terms = std::pair<uint32_t, Wire>;
-
     std::string check_head(const UpdateHead & head, const Round & round, const Message & message);
     std::string check_content(const Message & message, std::vector<double> & norms2) const;
 
     const Layout &       layout_;
-    float                lr_         = 0.0f;
-    const Replicator *   replicator_ = nullptr;
-    Wire                 wire_       = Wire::fp32;
+    float                lr_ = 0.0f;
     Plan                 plan_;
     std::vector<int64_t> offsets_;  // of all units in a message
     std::vector<Piece>   updates_;  // whole messages

@@ -8,23 +8,21 @@ Layout::Layout(
     const Units &               units,
     const UpdateHead &          head,
     uint64_t                    every,
-    std::unique_ptr<Replicator> replicator,
-    std::unique_ptr<Replicator> exact
+    std::unique_ptr<Replicator> replicator
 )
-    : units_(units), head_(head), every_(every), replicator_(std::move(replicator)),
-      exact_(std::move(exact)) {}
+    : units_(units), head_(head), every_(every), replicator_(std::move(replicator)) {}
 
-std::vector<int64_t> Layout::offsets(const Replicator & replicator, const Plan & plan) const {
+std::vector<int64_t> Layout::offsets(const Plan & plan) const {
     std::vector<int64_t> offsets{kHeadBytes};
     for (const Unit & unit : units_.all()) {
-        offsets.push_back(offsets.back() + replicator.bytes(plan, unit));
+        offsets.push_back(offsets.back() + replicator_->bytes(plan, unit));
     }
     return offsets;
 }
 
 Part Layout::part(uint64_t step) const {
     Part part{
-        .plan    = plan(*replicator_, step),
+        .plan    = plan(step),
         .offsets = std::vector<int64_t>(units_.all().size(), 0),
         .size    = kHeadBytes};
     for (const int i : units_.owned()) {
@@ -65,7 +63,7 @@ Bytes Layout::part_of(const Part & part, uint64_t step, Bytes update) const {
     if (head->is_part || units_.owns_all()) {
         return update;
     }
-    const std::vector<int64_t> from = offsets(*replicator_, part.plan);
+    const std::vector<int64_t> from = offsets(part.plan);
     GT_CHECK(update.size() == static_cast<size_t>(from.back()), "the layout determines the size");
     Bytes ours = blank(part, step, head->lr);
     for (const int i : units_.owned()) {

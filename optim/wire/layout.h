@@ -18,31 +18,26 @@ struct Part {
 
 class Layout {
 public:
-    // head: replicator, wire type and layout digest of the run. every: steps per round. exact: null, or a
-    // replicator with the same content in the wire type of means (shares.h).
+    // head: replicator, wire type and layout digest of the run. every: steps per round.
     Layout(
         const Units &               units,
         const UpdateHead &          head,
         uint64_t                    every,
-        std::unique_ptr<Replicator> replicator,
-        std::unique_ptr<Replicator> exact = nullptr
+        std::unique_ptr<Replicator> replicator
     );
 
     const Units &      units() const { return units_; }
     const UpdateHead & head() const { return head_; }
     const Replicator & replicator() const { return *replicator_; }
-    const Replicator * exact() const { return exact_.get(); }
     uint64_t           every() const { return every_; }
 
     // Whether a round ends with this step.
     bool due(uint64_t step) const { return (step + 1) % every_ == 0; }
 
-    Plan plan(const Replicator & replicator, uint64_t step) const {
-        return replicator.plan(step / every_);
-    }
+    Plan plan(uint64_t step) const { return replicator_->plan(step / every_); }
 
     // Offsets of all units in a host's update; the last entry is its size.
-    std::vector<int64_t> offsets(const Replicator & replicator, const Plan & plan) const;
+    std::vector<int64_t> offsets(const Plan & plan) const;
 
     Part part(uint64_t step) const;
 
@@ -57,7 +52,7 @@ private:
     const Units &               units_;
     UpdateHead                  head_;
     uint64_t                    every_;
-    std::unique_ptr<Replicator> replicator_, exact_;
+    std::unique_ptr<Replicator> replicator_;
 };
 
 }  // namespace gt

@@ -1,6 +1,5 @@
 #include "optim/wire/shares.h"
 
-#include "optim/math/squares.h"
 #include "optim/wire/codec.h"
 #include "optim/wire/little-endian.h"
 
@@ -12,11 +11,10 @@ namespace gt {
 
 static constexpr int64_t kShareHead = kHeadBytes + 16;
 
-// Shares are cut between groups: those of the wire type must be those of the means.
+// Shares are cut between groups of one size.
 static constexpr int64_t kGroup = dense_group(Wire::fp32);
-static_assert(dense_group(Wire::fp16) == kGroup);
-static bool has_shares(Wire wire) {
-    return dense_group(wire) == kGroup;
+static bool              has_shares(Wire wire) {
+                 return dense_group(wire) == kGroup;
 }
 
 namespace {
@@ -94,15 +92,9 @@ static std::optional<UpdateHead> share_head(std::span<const uint8_t> share, std:
     return read;
 }
 
-// Returns why the groups [begin, end), at `content`, are invalid, or null; adds their squares to norm2.
-static const char * check_groups(
-    const GroupMap & map,
-    Wire             wire,
-    int64_t          begin,
-    int64_t          end,
-    const uint8_t *  content,
-    double &         norm2
-) {
+// Returns why the groups [begin, end), at `content`, are invalid, or null.
+static const char *
+check_groups(const GroupMap & map, Wire wire, int64_t begin, int64_t end, const uint8_t * content) {
     float x[kGroup];
     for (int64_t group = begin; group < end; ++group) {
         const uint8_t * at  = content + map.before(group) - map.before(begin);
@@ -110,7 +102,6 @@ static const char * check_groups(
         if (why != nullptr) {
             return why;
         }
-        norm2 = norm2 + sum_of_squares(x, map.values(group));
     }
     return nullptr;
 }
@@ -129,9 +120,7 @@ split_shares(const std::vector<ParamView> & params, std::span<const uint8_t> upd
     if (static_cast<int64_t>(content.size()) != map.n_bytes()) {
         throw Error("update to split: the length does not fit the model");
     }
-    double norm2 = 0.0;
-    if (const char * bad =
-            check_groups(map, head->wire, 0, map.n_groups(), content.data(), norm2)) {
+    if (const char * bad = check_groups(map, head->wire, 0, map.n_groups(), content.data())) {
         throw Error(std::string("update to split: ") + bad);
     }
     std::vector<Bytes> shares;
@@ -167,8 +156,7 @@ std::optional<Bytes> mean_share(
         why = "a wire type without shares";
         return {};
     }
-    const Wire     out_wire = mean_wire(head->wire);
-    const GroupMap map(params, head->wire), out_map(params, out_wire);
+    const GroupMap map(params, head->wire);
     const int64_t  begin = get<int64_t>(shares[0].data() + kHeadBytes);
     const int64_t  end   = get<int64_t>(shares[0].data() + kHeadBytes + 8);
     if (begin < 0 || begin > end || end > map.n_groups() || head->is_part ||
@@ -186,29 +174,19 @@ std::optional<Bytes> mean_share(
             return {};
         }
         const uint8_t * content = shares[i].data() + kShareHead;
-        double          norm2   = 0.0;
-        if (const char * bad = check_groups(map, head->wire, begin, end, content, norm2)) {
+        if (const char * bad = check_groups(map, head->wire, begin, end, content)) {
             why = format("share %zu: %s", i, bad);
             return {};
         }
-        pieces.push_back({shares[i].data() + kShareHead, static_cast<double>(weights[i])});
+        pieces.push_back({content, static_cast<double>(weights[i])});
         total += pieces.back().weight;
     }
-    // the mean's head is that of the whole update, though its content is only a share
-    UpdateHead mean_head = *head;
-    mean_head.wire       = out_wire;
-    mean_head.n_content  = 0;
-    Bytes mean           = blank_update(mean_head);
-    put(mean.data() + 32, static_cast<uint64_t>(out_map.n_bytes()));
-    mean.resize(kShareHead + out_map.before(end) - out_map.before(begin));
-    std::memcpy(mean.data() + kHeadBytes, shares[0].data() + kHeadBytes, 16);
-    uint8_t * out = mean.data() + kShareHead;
-    float     x[kGroup];
+    Bytes mean = shares[0];  // the head of all
+    float x[kGroup];
     for (int64_t group = begin; group < end; ++group) {
         const int64_t n = map.values(group), offset = map.before(group) - map.before(begin);
         mean_of_group(head->wire, pieces, offset, n, total, x);
-        encode_group(out_wire, Group::dense, x, n, out, x);
-        out += group_bytes(out_wire, Group::dense, n);
+        encode_group(head->wire, Group::dense, x, n, mean.data() + kShareHead + offset, x);
     }
     return mean;
 }
@@ -225,7 +203,6 @@ std::optional<Bytes> join_means(std::span<const Bytes> means, std::string & why)
             update.assign(mean.begin(), mean.begin() + kHeadBytes);
         }
         if (std::memcmp(mean.data(), update.data(), kHeadBytes) != 0 ||
-            head->wire != mean_wire(head->wire) ||
             get<int64_t>(mean.data() + kHeadBytes) != group) {
             why = "means of different updates, or out of order";
             return {};
@@ -237,6 +214,30 @@ std::optional<Bytes> join_means(std::span<const Bytes> means, std::string & why)
         return {};
     }
     return update;
+}
+
+Bytes mean_update(
+    const std::vector<ParamView> & params, std::span<const Message> messages, int n_shares
+) {
+    std::vector<std::vector<Bytes>> shares(n_shares);  // each of all messages
+    std::vector<uint64_t>           weights;
+    for (const Message & message : messages) {
+        auto of_message = split_shares(params, message.bytes, n_shares);
+        for (int j = 0; j < n_shares; ++j) {
+            shares[j].push_back(std::move(of_message[j]));
+        }
+        weights.push_back(message.weight);
+    }
+    std::vector<Bytes> means;
+    std::string        why;
+    for (const std::vector<Bytes> & share : shares) {
+        auto mean = mean_share(params, share, weights, why);
+        GT_CHECK(mean, why.c_str());
+        means.push_back(std::move(*mean));
+    }
+    auto joined = join_means(means, why);
+    GT_CHECK(joined, why.c_str());
+    return std::move(*joined);
 }
 
 }  // namespace gt

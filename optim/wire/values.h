@@ -27,11 +27,6 @@ namespace gt {
 enum class Wire : uint8_t { fp32 = 0, fp16 = 1, q8 = 2, q4 = 3, q2 = 4, q1 = 5 };
 enum class Group : uint8_t { sparse, dense };
 
-// Wire type of the mean of dense messages (shares.h). What it rounds away is lost: no residual keeps it.
-constexpr Wire mean_wire(Wire wire) {
-    return wire == Wire::fp32 ? Wire::fp32 : Wire::fp16;
-}
-
 // Values in a dense group; the last of a row may be shorter.
 constexpr int64_t kLargestGroup = 256;
 constexpr int64_t dense_group(Wire wire) {

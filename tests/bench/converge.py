@@ -27,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 FASHION = "/usr/share/datasets/fashion-mnist"
 LADDER = [5e-4, 1e-3, 2e-3, 4e-3, 6e-3, 8e-3, 1.2e-2, 1.6e-2, 2.4e-2, 3.2e-2]
 MULOCO = "--replicator diloco --rule muon --overlap 0"
+DILOCO = "--replicator diloco --outer-lr 0.7 --outer-momentum 0.9 --overlap 0"
 
 # name: (flags, rate, warm-up, floats per weight that a host keeps besides weight and gradient)
 ROWS = {
@@ -48,7 +49,8 @@ ROWS = {
     "demo as published": ("--replicator demo --top-k 32 --rule sgd --wire fp32 --momentum-decay 0.999", 2e-3, 40, 1),
     "muloco every 10": (f"{MULOCO} --steps-per-round 10 --wire q2 --outer-lr 1 --outer-momentum 0.5", 8e-3, 40, 4),
     "muloco as published": (f"{MULOCO} --steps-per-round 30 --wire q4 --outer-lr 0.7 --outer-momentum 0.6", 8e-3, 40, 4),
-    "diloco as published": ("--replicator diloco --outer-lr 0.7 --outer-momentum 0.9 --overlap 0", 4e-3, 100, 5),
+    "diloco as published": (f"{DILOCO} --wire fp32", 4e-3, 100, 5),
+    "diloco": (DILOCO, 4e-3, 100, 5),
     "diloco, overlap 15": ("--replicator diloco --overlap 15", 4e-3, 100, 5),
     "diloco, overlap 29": ("--replicator diloco --overlap 29", 4e-3, 100, 5),
     "sparseloco as published": ("--replicator sparseloco --top-k 64 --overlap 0", 4e-3, 100, 4),
@@ -139,16 +141,15 @@ def summary(seeds):
     run = seeds[0]
     loss = [r["val_loss"] for r in seeds]
     row = {"loss": statistics.mean(loss), "spread": statistics.stdev(loss) if len(loss) > 1 else 0.0, "up": run["sent_mb"], "lr": run["lr"], "seeds": len(loss)}
-    row["in_shares"], row["rounds"] = run["in_shares"], run["rounds"]
+    row["in_shares"] = run["in_shares"]
     if "accuracy" in run:
         row["accuracy"] = statistics.mean(r["accuracy"] for r in seeds)
     return row
 
 
-def down(row, full, n, steps):
-    """What a host of n downloads: the messages of all others, or its share of them and the means: fp32, or else fp16."""
-    means = max(full["up"] / 2 * row["rounds"] / steps, row["up"])
-    return (n - 1) / n * (row["up"] + means) if row["in_shares"] else (n - 1) * row["up"]
+def down(row, n):
+    """What a host of n downloads: the messages of all others, or its share of them and the means of the other shares."""
+    return (n - 1) * row["up"] * (2 / n if row["in_shares"] else 1)
 
 
 def table(args, rows):
@@ -162,7 +163,7 @@ def table(args, rows):
         row["share"] = (alone["loss"] - row["loss"]) / (alone["loss"] - full["loss"])
         row["times"] = full["up"] / row["up"] if row["up"] else 0.0
         times = f"{row['times']:.0f} ({row['times'] / 2:.0f})" if row["up"] else ""
-        downs = [down(row, full, n, args.steps) for n in (args.hosts, 16, 64)]
+        downs = [down(row, n) for n in (args.hosts, 16, 64)]
         accuracy = f"{100 * row['accuracy']:.1f} % | " if pictures else ""
         print(f"| {name} | {row['loss']:.3f} ± {row['spread']:.3f} | {accuracy}{100 * row['share']:.0f} % | {times} | {row['up']:.1f}, {downs[0]:.1f} "
               f"| {downs[1]:.0f}, {downs[2]:.0f} | {ROWS[name][3]} | {row['lr']:g} |")

@@ -314,6 +314,26 @@ TEST_CASE("a_long_phase_does_not_inherit_the_deadline_of_a_short_one", "[members
     CHECK(next.membership.deadline(Phase::inputs) == play.membership.deadline(Phase::inputs));
 }
 
+TEST_CASE("the_first_inputs_do_not_set_the_deadline_of_those_after_outputs", "[membership]") {
+    Play play({.min_hosts = 2});
+    play.hello("anna");
+    play.hello("ben");
+    REQUIRE(play.close());
+    const auto phase = [&](uint64_t step, Phase which, int64_t first_ms, int64_t lag_ms) {
+        play.ms += first_ms;
+        play.sends("anna", step, 0, 1, which);
+        REQUIRE_FALSE(play.close());
+        play.ms += lag_ms;
+        play.sends("ben", step, 0, 1, which);
+        REQUIRE(play.close());
+    };
+    phase(0, Phase::inputs, 25'000, 100);
+    phase(0, Phase::outputs, 10'000, 100);
+    phase(1, Phase::inputs, 40'000, 5'000);  // with the outputs to fetch
+    phase(1, Phase::outputs, 10'000, 100);
+    CHECK(play.membership.deadline(Phase::inputs) == Millis(60'000));
+}
+
 TEST_CASE("a_host_late_for_the_inputs_is_not_silent_in_the_outputs", "[membership]") {
     Play play({.min_hosts = 3});
     for (const char * host : {"anna", "ben", "carl"}) {

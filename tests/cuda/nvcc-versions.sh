@@ -4,7 +4,7 @@
 set -euo pipefail
 tree=$(cd "$(dirname "$0")/../.." && pwd)
 rm -rf "$1" && mkdir -p "$1" && cd "$1"
-fail() { cat out.txt; echo "nvcc-versions: $*" >&2; exit 1; }
+fail() { cat lines.txt; echo "nvcc-versions: $*" >&2; exit 1; }
 
 # nvcc VERSION ARCH...
 nvcc() {
@@ -15,10 +15,13 @@ nvcc() {
     chmod +x nvcc
 }
 
-# configures; the build rules are in build.ninja, or Makefiles
+# configures; the build rules are in build.ninja, or Makefiles. CMake breaks long messages into lines; out.txt is one.
 configure() {
+    local code=0
     rm -rf build
-    cmake -S . -B build -DGT_NVCC="$PWD/nvcc" "$@" >out.txt 2>&1
+    cmake -S . -B build -DGT_NVCC="$PWD/nvcc" "$@" >lines.txt 2>&1 || code=$?
+    tr -s ' \n' ' ' <lines.txt >out.txt
+    return $code
 }
 cat >CMakeLists.txt <<CMAKE
 cmake_minimum_required(VERSION 3.20)

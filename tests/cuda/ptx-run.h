@@ -4,7 +4,8 @@
 // it sees the compiled code: contraction, approximate arithmetic, code behind __CUDA_ARCH__, alignment.
 // It checks bounds and alignment of every access, races within and between blocks, barriers and warp
 // operations, and that no thread of a launch reads more than kMostRead bytes of device memory: a thread waits
-// for each line that it reads, so long chains leave a GPU idle. It does not see what ptxas does, and computes approximate instructions exactly.
+// for each line that it reads, so long chains leave a GPU idle. It does not see what ptxas does, and computes
+// approximate instructions exactly.
 // Read next: ptx-ops.cpp (one instruction), ptx-run.cpp (modules and launches).
 #pragma once
 

@@ -66,7 +66,7 @@ cmp whole.gguf parts.gguf || fail "several buffers: other weights"
 # demo's momentum stays on the device; killed and resumed: the same bits
 demo="$run --steps 4 --micro 2 --replicator demo"
 train $demo --device vulkan:0 --out demo --export demo.gguf >out.txt 2>&1 || { cat out.txt; fail "demo failed"; }
-grep -q "portable ops, momentum on the device" out.txt || { cat out.txt; fail "demo: the momentum is not on the device"; }
+grep -q "portable ops, f32, momentum on the device" out.txt || { cat out.txt; fail "demo: the momentum is not on the device"; }
 mkdir killed
 start $demo --device vulkan:0 --out killed/run --export killed/x.gguf
 wait_for_step killed/run 2 "$pid"

@@ -1,5 +1,5 @@
 """Golden files of other shapes, hosts and settings: ALGORITHMS in plain numpy, as far from the C++ as can be
-(dense matrices for the DCT, full sorts, float64). golden-others.sh holds golden-tests against them.
+(dense matrices for the DCT, full sorts, float64). golden-others.sh checks golden-tests against them.
 
     golden_make.py FOLDER [FIRST_SEED] [N_SEEDS]"""
 

@@ -420,6 +420,15 @@ TEST_CASE("a_base_with_tensors_of_another_model_is_refused") {
     );
 }
 
+// Merging reads it a tensor at a time.
+TEST_CASE("a_base_without_an_adapter_stays_in_its_file") {
+    const Scratch dir;
+    save_model(dir / "base.gguf", stirred_model("llama", kSizes));
+    const ModelFile base = load_for_adapter(dir / "base.gguf", {});
+    CHECK(base.tensors.empty());
+    CHECK(base.config.lora.base->find("blk.0.attn_q.weight") != nullptr);
+}
+
 // libllama ends the whole process at norms in F16.
 TEST_CASE("a_base_with_norms_that_llama_cpp_cannot_run_is_refused") {
     const Scratch   dir;
@@ -435,6 +444,25 @@ TEST_CASE("a_base_with_norms_that_llama_cpp_cannot_run_is_refused") {
     save_model(dir / "new.gguf", load_model(dir / "half.gguf"), WeightType::f16);
     load_for_adapter(dir / "new.gguf", kLora);
     CHECK(Generator(dir / "new.gguf", 1).logits(some_tokens(4).tokens).size() == 4 * 257);
+}
+
+// Their names are other ones in a ViT.
+TEST_CASE("a_vit_with_norms_in_f16_is_no_base") {
+    const Scratch dir;
+    ModelConfig   config = find_preset("vit-micro").config;
+    config.n_layer       = 1;
+    ModelFile model      = empty_model(config);
+    init_model(model, 1);
+    save_as(dir / "half.gguf", model, GGML_TYPE_F16, GGML_TYPE_F16);
+    CHECK_THAT(
+        error_of([&] { load_for_adapter(dir / "half.gguf", kLora); }),
+        ContainsSubstring(" is f16, and llama.cpp runs norms and biases in F32 only")
+    );
+    save_as(dir / "matrices.gguf", model, GGML_TYPE_F16);
+    CHECK_THAT(
+        error_of([&] { load_for_adapter(dir / "matrices.gguf", kLora); }),
+        ContainsSubstring("tensor v.class_embd is f16")
+    );
 }
 
 TEST_CASE("wrong_adapters_are_refused_with_a_reason") {

@@ -269,36 +269,6 @@ TEST_CASE("every_replicator_on_a_device_does_what_it_does_on_the_host", "[device
     }
 }
 
-TEST_CASE("a_mean_of_another_type_moves_a_device_as_it_moves_the_host", "[device]") {
-    const OptimOptions options{.replicator = "diloco", .wire = "q4", .every = 1};
-    SimModel           model, others;
-    Twins              twins(model, options);
-    Workers            workers(1);
-    OptimOptions       exact = options;
-    exact.wire               = "fp16";
-    auto mean                = make_optimizer(exact, others.params(exact), workers);
-    model.set_gradients(0, 0);
-    others.set_gradients(1, 0);
-    twins.copy_gradients();
-    const Bytes ours = twins.on_host->prepare(0, 0.1f).message;
-    REQUIRE(twins.on_device->prepare(0, 0.1f).message == ours);
-    // what the shares of a dense round add up to has the head of ours, and values of another type
-    Bytes       whole = mean->prepare(0, 0.1f).message;
-    std::string why;
-    UpdateHead  head      = *read_head(ours, why);
-    head.wire             = mean_wire(Wire::q4);
-    head.n_content        = whole.size() - kHeadBytes;
-    const Bytes with_head = blank_update(head);
-    std::copy_n(with_head.begin(), kHeadBytes, whole.begin());
-    Round round{.step = 0, .has_mine = true};
-    round.messages = {{"mean", 8, whole}};
-    twins.on_host->apply(round);
-    const auto before = Floats{twins.device_params[0].weight, &twins.device}.read();
-    twins.on_device->apply(round);
-    CHECK(before != Floats{twins.device_params[0].weight, &twins.device}.read());
-    twins.check_equal();
-}
-
 TEST_CASE("values_that_every_host_refuses_change_a_device_as_they_change_the_host", "[device]") {
     OptimOptions options{.replicator = GENERATE("loco", "diloco", "random"), .every = 1};
     SimModel     model;

@@ -41,10 +41,10 @@ TEST_CASE("a_host_that_runs_the_hub_relays_everybodys_messages") {
     CHECK(at_ben.up_gb_day == Approx(message_gb * rounds(at_ben)));
     CHECK(without.hub_gb_day == 0.0);
     const Cost shares = cost_of(run);
-    const auto q8 = 1024.0 * (1024 + 2 * 16), halves = 1024.0 * (2 * 1024 + 16);
+    const auto q8     = 1024.0 * (1024 + 2 * 16);
     CHECK(static_cast<double>(shares.round_bytes) == Approx(q8).epsilon(1e-3));
-    CHECK(shares.down_gb_day == Approx(3e-9 / 4 * (q8 + halves) * rounds(shares)).epsilon(1e-3));
-    CHECK(shares.up_gb_day == Approx(1e-9 * (q8 + halves / 4) * rounds(shares)).epsilon(1e-3));
+    CHECK(shares.down_gb_day == Approx(6e-9 / 4 * q8 * rounds(shares)).epsilon(1e-3));
+    CHECK(shares.up_gb_day == Approx(5e-9 / 4 * q8 * rounds(shares)).epsilon(1e-3));
     CHECK(at_ben.disk_gb > 10 * 8e-9 * 4096 * 4096);  // ten checkpoints' worth of messages
     run.store            = "";
     run.direct           = true;
@@ -54,13 +54,28 @@ TEST_CASE("a_host_that_runs_the_hub_relays_everybodys_messages") {
     CHECK(direct.up_gb_day == Approx(direct.down_gb_day));
 }
 
+TEST_CASE("an_estimate_takes_no_other_host_with_an_address_for_the_hub") {
+    Hosts all;
+    all.hosts = {
+        {.name = "zoe", .address = "zoe:7077", .up = 50}, {.name = "anna", .address = "anna:7077"}};
+    const Hosts both = hosts_there(all, {"anna", "guest", "zoe"});
+    REQUIRE(both.hosts.size() == 3);
+    REQUIRE(both.hub());
+    CHECK(both.hub()->name == "zoe");
+    CHECK(both.hub()->up == 50.0);
+    CHECK(both.find("guest")->up > 0.0);
+    CHECK(hosts_there(all, {"anna"}).hub() == nullptr);  // a rented machine, which does not train
+}
+
 TEST_CASE("a_round_of_many_steps_hides_its_transfer_behind_as_many_as_it_may_travel") {
     const std::vector<ParamView> params = {
         {.name = "w", .ne = {4096, 4096, 1, 1}, .kind = ParamKind::matrix}};
     Hosts run         = four_homes();
     run.store         = "file:///shared";
     const auto rounds = [&](int64_t overlap) {
-        const Cost cost = estimate({.replicator = "diloco", .overlap = overlap}, params, run, 1.0);
+        const Cost cost = estimate(
+            {.replicator = "diloco", .wire = "fp16", .overlap = overlap}, params, run, 1.0
+        );
         CHECK(cost.travel_s > 0.5);  // 30 steps of 1 s, and more than 15 s of transfer
         CHECK(cost.travel_s < 1.0);
         return cost.up_gb_day;

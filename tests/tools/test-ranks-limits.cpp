@@ -1,5 +1,6 @@
 // Ranks of one host at their limits: what fits into the memory of each, and that one which fails ends all.
 #include "tests/tools/ranks-fixture.h"
+#include "tools/train/cost.h"
 
 using namespace gt;
 
@@ -140,6 +141,26 @@ TEST_CASE("a_gpu_that_is_not_there_fits_what_the_same_one_would") {
     CHECK_FALSE(none.fits);
     CHECK(none.fit.recompute);
     CHECK(none.fit.micro == 1);
+}
+
+TEST_CASE("a_gradient_is_timed_in_the_form_and_type_of_the_run", "[device]") {
+    const ModelFile model = some_model(small("llama"));  // its fused ops have no kernels on devices
+    for (const char * device : {"cpu", "fake"}) {
+        for (const char * compute : {"f32", "bf16"}) {
+            for (const bool portable : {false, true}) {
+                TrainFlags f;
+                f.device   = device;
+                f.compute  = compute;
+                f.portable = portable;
+                f.batch = f.threads = 1;
+                INFO(device << " " << compute << (portable ? " portable" : ""));
+                if (form_of(f) == Form::fused && is_half(f)) {
+                    continue;  // refused before
+                }
+                CHECK(gradient_seconds(model, 8, f) > 0.0);
+            }
+        }
+    }
 }
 
 // --- failures --------------------------------------------------------------------------------------

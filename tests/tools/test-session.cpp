@@ -18,6 +18,24 @@ static std::unique_ptr<Session> session_in(const Scratch & scratch, const std::s
     return std::make_unique<Session>(flags);
 }
 
+TEST_CASE("an_adapter_without_the_file_of_its_model_is_refused_with_what_to_do", "[session]") {
+    const LoraConfig lora{.rank = 4, .alpha = 8.0f, .on = "", .base = nullptr};
+    const auto       why = error_of([&] { (void) Session(NodesFlags{}).model("", lora); });
+    CHECK(why.find("--lora needs the file of the model") == 0);
+}
+
+TEST_CASE("who_joins_a_run_of_an_adapter_without_its_model_is_told_what_to_add", "[session]") {
+    const Scratch scratch;
+    ::setenv("XDG_CONFIG_HOME", (scratch / "config").c_str(), 1);
+    ModelConfig config = small("llama");
+    config.lora        = {.rank = 4, .alpha = 8.0f, .on = "", .base = nullptr};
+    ModelFile adapter  = empty_model(config);
+    CHECK(session_in(scratch, "run")->offer(adapter));
+    const auto why = error_of([&] { (void) session_in(scratch, "run")->model(""); });
+    CHECK(why.find("the run trains an adapter: add -m") == 0);
+    CHECK(why.find("--lora 4") != std::string::npos);
+}
+
 TEST_CASE("hosts_of_another_protocol_or_arithmetic_are_refused", "[session]") {
     const Scratch scratch;
     ::setenv("XDG_CONFIG_HOME", (scratch / "config").c_str(), 1);

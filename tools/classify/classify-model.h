@@ -27,7 +27,7 @@ private:
     static ModelFile load(const std::string & path) {
         ModelFile file = load_model(path);
         if (!takes_images(file.config)) {
-            throw Error(path + " is a model of text; generate lets it write");
+            throw Error(path + " is a model of text; sample from it with generate");
         }
         if (file.config.lora.enabled()) {
             throw Error(path + " is an adapter; write it and its model as one with export --merge");

@@ -43,23 +43,8 @@ std::string matrix_text(const Confusion & matrix, const std::vector<std::string>
 }
 
 std::string confusions_text(const Confusion & matrix, const std::vector<std::string> & names) {
-    struct Pair {
-        int64_t n;
-        size_t  is, answer;
-    };
-    std::vector<Pair> pairs;
-    for (size_t i = 0; i < names.size(); ++i) {
-        for (size_t k = 0; k < names.size(); ++k) {
-            if (i != k && matrix[i][k] > 0) {
-                pairs.push_back({matrix[i][k], i, k});
-            }
-        }
-    }
-    std::stable_sort(pairs.begin(), pairs.end(), [](const Pair & a, const Pair & b) {
-        return a.n > b.n;
-    });
-    pairs.resize(std::min<size_t>(20, pairs.size()));
-    return "\nmost frequent confusions\n" + joined(pairs, "", [&](const Pair & p) {
+    const auto pairs = most_confused(matrix, 20);
+    return "\nmost frequent confusions\n" + joined(pairs, "", [&](const Confused & p) {
                return format(
                    "%7lld  %s taken for %s\n", static_cast<long long>(p.n), names[p.is].c_str(),
                    names[p.answer].c_str()

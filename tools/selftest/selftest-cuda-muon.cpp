@@ -1,4 +1,4 @@
-// tools/selftest/selftest-cuda-muon.cpp — the muon rule on the device against optim/muon.cpp, bit for bit.
+// tools/selftest/selftest-cuda-muon.cpp — the muon rule on the device against optim/rules/muon.cpp, bit for bit.
 #include "ggml-train/cuda/muon.h"
 #include "optim/rules/rule.h"
 #include "tools/selftest/selftest-cuda.h"

@@ -1,9 +1,8 @@
 // tools/selftest/selftest-cuda-optim.cpp — whole optimizers on the device against those in host memory, bit for
 // bit: messages, weights and state. Compiled with -ffp-contract=off.
-#include "ggml-train/cuda/table.h"
-#include "optim/device/room.h"
 #include "optim/tables.h"
 #include "tools/selftest/selftest-cuda.h"
+#include "tools/selftest/selftest-gpu.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,38 +10,6 @@
 namespace gt {
 
 namespace {
-
-// The selected device, without ggml.
-class SelftestDevice : public Device {
-public:
-    ~SelftestDevice() override {
-        wait();
-        for (void * p : memory_) {
-            cuda::free(p);
-        }
-    }
-    void * alloc(size_t bytes, const char *) override {
-        memory_.push_back(cuda::alloc(std::max<size_t>(bytes, 1)));
-        cuda::set_zero(nullptr, memory_.back(), bytes);
-        return memory_.back();
-    }
-    void * scratch(size_t bytes) override { return scratch_.of(bytes); }
-    void   read(void * host, const void * at, size_t bytes) override {
-        cuda::copy_out(nullptr, host, at, bytes);
-        wait();
-    }
-    void write(void * at, const void * host, size_t bytes) override {
-        cuda::copy_in(nullptr, at, host, bytes);
-        wait();
-    }
-    void                  wait() override { cuda::synchronize(nullptr); }
-    std::shared_ptr<void> access() override { return nullptr; }
-    const cuda::Kernels & kernels() const override { return cuda::kernels(); }
-
-private:
-    std::vector<void *> memory_;
-    Room                scratch_{*this, "small results"};
-};
 
 // A model's weights and gradients, in host memory and, unless it is null, on the device.
 struct Model {
@@ -94,12 +61,12 @@ struct Model {
 
 // Three rounds with another host; the second misses our message.
 void test_optimizer(SelftestTable & table, const std::string & name, const OptimOptions & options) {
-    SelftestDevice device;
-    Model          model(&device, table.small()), others(nullptr, table.small());
-    Workers        workers(1);
-    const auto     host  = make_optimizer(options, model.on_host, workers);
-    const auto     other = make_optimizer(options, others.on_host, workers);
-    const auto     ours  = make_optimizer(options, model.on_device, workers);
+    SelftestGpu device(cuda::current_device());
+    Model       model(&device, table.small()), others(nullptr, table.small());
+    Workers     workers(1);
+    const auto  host  = make_optimizer(options, model.on_host, workers);
+    const auto  other = make_optimizer(options, others.on_host, workers);
+    const auto  ours  = make_optimizer(options, model.on_device, workers);
     for (uint64_t step = 0; step < (table.small() ? 1 : 3); ++step) {
         model.set_gradients(80 + 10 * step);
         others.set_gradients(85 + 10 * step);
@@ -173,7 +140,7 @@ void test_rows(SelftestTable & table, const std::string & name, Wire wire) {
     cuda::rows_extract(nullptr, on_device, dev_x, dev_message);
     table.same(name + " message", dev_message.get(), message);
     std::vector<float> left = dev_x.get();
-    for (size_t i = 0; i < x.size(); ++i) {  // the bits of NaN are nobody's business
+    for (size_t i = 0; i < x.size(); ++i) {  // a NaN may have any bits
         x[i]    = std::isnan(x[i]) ? 0.0f : x[i];
         left[i] = std::isnan(left[i]) ? 0.0f : left[i];
     }

@@ -2,8 +2,8 @@
 //
 // The same tables run on a GPU (selftest --cuda), under the emulator (plain, asan, tsan) and on nvcc's PTX
 // (tests/cuda/test-cuda-kernels.cpp). Shapes are not multiples of blocks, tiles or warps.
-// selftest-cuda.cpp, selftest-attention.cpp, selftest-gemm.cpp: forward and backward, within rounding. selftest-cuda-demo.cpp, -muon.cpp and -optim.cpp: the
-// optimizer, bit for bit, because hosts must agree.
+// selftest-cuda.cpp, selftest-attention.cpp, selftest-gemm.cpp: forward and backward, within rounding.
+// selftest-cuda-demo.cpp, -muon.cpp and -optim.cpp: the optimizer, bit for bit, because hosts must agree.
 #pragma once
 
 #include "ggml-train/base/base.h"

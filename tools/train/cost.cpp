@@ -2,6 +2,7 @@
 
 #include "ggml-train/graph/graph.h"
 #include "models/blocks.h"
+#include "tools/train/rank.h"
 
 #include <algorithm>
 #include <chrono>
@@ -52,13 +53,12 @@ Cost estimate(
     Cost cost;
     cost.every       = steps_per_round(optim);
     cost.round_bytes = mean_message(optim, params);
-    // up once, down from everybody else; or in shares, a mean of one and those of the others
+    // up once, down from everybody else; or in shares, with a mean of one and those of the others
     const auto   bytes = static_cast<double>(cost.round_bytes);
-    const auto   means = static_cast<double>(means_bytes(optim, params));
     const auto   n     = static_cast<double>(run.hosts.size());
     const bool   dense = is_dense(optim);
-    const double down  = dense ? (n - 1.0) / n * (bytes + means) : (n - 1.0) * bytes;
-    const double sent  = dense ? bytes + means / n : bytes;
+    const double down  = (dense ? 2.0 / n : 1.0) * (n - 1.0) * bytes;
+    const double sent  = (dense ? 1.0 + 1.0 / n : 1.0) * bytes;
     // a host that serves its own messages, or the hub, sends what the others fetch
     const double own = run.direct ? down : sent;
     for (const HostEntry & host : run.hosts) {
@@ -88,35 +88,42 @@ Cost estimate(
     return cost;
 }
 
-double gradient_seconds(
-    const ModelFile & model, int64_t T, int64_t n, const DeviceSpec & device, int n_threads
-) {
-    const Backend backend(device, n_threads);
+Hosts hosts_there(const Hosts & all, const std::set<std::string> & names) {
+    Hosts there = all;
+    there.hosts.clear();
+    for (const std::string & name : names) {
+        const HostEntry * known = all.find(name);
+        HostEntry         line  = known ? *known : HostEntry{.name = name};
+        line.up                 = line.up > 0 ? line.up : 20;  // Mbit/s of a typical home
+        line.down               = line.down > 0 ? line.down : 100;
+        if (known != all.hub()) {
+            line.address.clear();  // the first address is the hub's
+        }
+        there.hosts.push_back(line);
+    }
+    return there;
+}
+
+double gradient_seconds(const ModelFile & model, int64_t T, const TrainFlags & run) {
+    const Backend backend(parse_devices(run.device)[0], run.threads);
     const auto    graph_model = make_model(backend, model.config, true);
     for (const ModelTensor & tensor : model.tensors) {
         graph_model->weights().set(graph_model->weights().at(tensor.spec.name), tensor.data);
     }
     const ModelConfig & config = model.config;
     const bool          images = takes_images(config);
-    StepGraph           graph(
-                  backend, *graph_model,
-                  {.B           = 1,
-                   .T           = T,
-                   .image_size  = config.image_size,
-                   .image_width = config.image_width,
-                   .channels    = config.channels}
-              );
-    const int64_t pixels = config.width() * config.image_size * config.channels;
-    const Batch   batch{
-          .n_samples = 1,
-          .tokens    = std::vector<int32_t>(images ? 0 : T),
-          .images    = std::vector<float>(images ? pixels : 0),
-          .labels    = std::vector<int32_t>(images ? 1 : T)};
+    StepGraph           graph(backend, *graph_model, graph_options(run, config, 1, T));
+    const int64_t       pixels = config.width() * config.image_size * config.channels;
+    const Batch         batch{
+                .n_samples = 1,
+                .tokens    = std::vector<int32_t>(images ? 0 : T),
+                .images    = std::vector<float>(images ? pixels : 0),
+                .labels    = std::vector<int32_t>(images ? 1 : T)};
     graph.run(batch);
     const auto from = std::chrono::steady_clock::now();
     graph.run(batch);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - from;
-    return took.count() * static_cast<double>(n);
+    return took.count() * static_cast<double>(run.batch);
 }
 
 uint64_t fragments_within(
@@ -131,7 +138,7 @@ uint64_t fragments_within(
 }
 
 double expected_share(uint64_t fragments) {
-    constexpr double kOfFour = 0.95, kOfFourteen = 0.90;
+    constexpr double kOfFour = 0.95, kOfFourteen = 0.91;
     const double     slope = (kOfFourteen - kOfFour) / std::log(14.0 / 4.0);
     return std::clamp(kOfFour + slope * std::log(static_cast<double>(fragments) / 4.0), 0.0, 1.0);
 }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "comm/run/hosts.h"
-#include "ggml-train/device/registry.h"
 #include "models/model-file.h"
 #include "optim/optim.h"
+#include "tools/train/train-flags.h"
+
+#include <set>
 
 namespace gt {
 
@@ -29,10 +31,12 @@ Cost estimate(
     double                         compute_s
 );
 
-// Seconds for the gradient of n samples, timed with one. T: tokens per sample.
-double gradient_seconds(
-    const ModelFile & model, int64_t T, int64_t n, const DeviceSpec & device, int n_threads
-);
+// The hosts of a run that are there, for estimate; the links of a typical home where hosts.txt has none.
+Hosts hosts_there(const Hosts & all, const std::set<std::string> & names);
+
+// Seconds for the gradient of run.batch samples of T tokens, timed with one sample, on the first device and
+// in the form and type of the run. REQUIRES: run.compute and run.threads are chosen.
+double gradient_seconds(const ModelFile & model, int64_t T, const TrainFlags & run);
 
 // The fewest fragments, from the default up, with which a host sends at most this many bytes per second.
 uint64_t fragments_within(

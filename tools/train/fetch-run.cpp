@@ -9,7 +9,7 @@
 namespace gt {
 
 constexpr const char * kName = "export";
-constexpr Millis       kPatience{20'000};
+constexpr Millis       kTimeout{20'000};
 
 // The run's settings, as train-gpt reads them.
 static OptimOptions optim_of(const Settings & settings) {
@@ -76,7 +76,7 @@ ModelFile fetch_run(const Hosts & hosts) {
     StorePeersOptions  options;
     options.host     = kName;
     options.observe  = true;
-    options.give_up  = kPatience;
+    options.give_up  = kTimeout;
     options.dense    = dense_codec(optim, views);
     const auto peers = make_peers(*meeting, options);
     uint64_t   step  = 0;

@@ -29,22 +29,13 @@ MemoryPlan::PerBatch MemoryPlan::activations(
     const Backend backend("cpu", 1);
     const auto    model = make_model(backend, config, true);
     const auto    bytes = [&](int64_t B) {
-        const StepGraph graph(
-               backend, *model,
-               {.B           = B,
-                .T           = plan.T,
-                .image_size  = config.image_size,
-                .image_width = config.image_width,
-                .channels    = config.channels,
-                .form        = form,
-                .compute     = compute_type(plan),
-                .recompute   = plan.recompute ? Recompute::all : Recompute::cheap,
-                .mixup       = plan.mixup,
-                .depth       = plan.depth,
-                .packed      = plan.packed,
-                .dropout     = plan.dropout}
-           );
-        return static_cast<double>(graph.activation_bytes());
+        GraphOptions options = graph_options(plan, config, B, plan.T);
+        options.form         = form;
+        options.mixup        = plan.mixup;
+        options.depth        = plan.depth;
+        options.packed       = plan.packed;
+        options.dropout      = plan.dropout;
+        return static_cast<double>(StepGraph(backend, *model, options).activation_bytes());
     };
     const double one = bytes(1), each = bytes(2) - one;
     return {.fixed = std::max(0.0, one - each), .each = each};

@@ -45,7 +45,8 @@ struct MemoryFit {
 };
 
 // The least sharding (if plan.shard is auto) and the largest micro-batch up to plan.micro that fit the
-// memory of a rank's device; if not even one sample does, the same with recomputed activations. fixed: the micro-batch was given and stays.
+// memory of a rank's device; if not even one sample does, the same with recomputed activations. fixed: the
+// micro-batch was given and stays.
 MemoryFit fit_memory(const RunPlan & plan, const ModelConfig & config, bool fixed);
 
 // The same for an NVIDIA GPU of `bytes` that need not be there.

@@ -1,6 +1,5 @@
 #include "tools/train/pause.h"
 
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -57,11 +56,8 @@ PauseRules::PauseRules(const Options & options)
       meter_(static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))) {}
 
 std::string PauseRules::reason() {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
     if (options_.when_busy &&
-        meter_.update(
-            std::chrono::duration<double>(now).count(), used_cpu_seconds(), own_cpu_seconds()
-        )) {
+        meter_.update(steady_seconds(), used_cpu_seconds(), own_cpu_seconds())) {
         return "other programs are busy";
     }
     const std::time_t time = std::time(nullptr);

@@ -38,40 +38,20 @@ WholeWeights::WholeWeights(const HostState & state) {
 
 namespace {
 
-// GT_TEST_STEP_SECONDS, for tests and benchmarks only: stretches every micro-batch so that the gradient
-// of a whole batch lasts at least that long, as on a slower machine.
-class SlowGraph : public StepRunner {
-public:
-    SlowGraph(std::unique_ptr<StepRunner> graph, double seconds)
-        : graph_(std::move(graph)), seconds_(seconds) {}
-
-    double run(const Batch & batch, float scale, bool first) override {
-        const auto   until = std::chrono::steady_clock::now() + seconds_;
-        const double loss  = graph_->run(batch, scale, first);
-        std::this_thread::sleep_until(until);
-        return loss;
-    }
-    void                 follow() override { graph_->follow(); }
-    void                 release() override { graph_->release(); }
-    std::vector<float>   logits() const override { return graph_->logits(); }
-    size_t               activation_bytes() const override { return graph_->activation_bytes(); }
-    const GraphOptions & options() const override { return graph_->options(); }
-
-private:
-    std::unique_ptr<StepRunner>   graph_;
-    std::chrono::duration<double> seconds_;
-};
-
-// Tells after every micro-batch.
+// Tells after every micro-batch, which takes `least` seconds or more.
 class WatchedGraph : public StepRunner {
 public:
+    using Watch = std::function<void(bool training)>;
+
     WatchedGraph(
-        std::unique_ptr<StepRunner> graph, const std::function<void(bool)> & watch, bool training
+        std::unique_ptr<StepRunner> graph, const Watch & watch, bool training, double least
     )
-        : graph_(std::move(graph)), watch_(watch), training_(training) {}
+        : graph_(std::move(graph)), watch_(watch), training_(training), least_(least) {}
 
     double run(const Batch & batch, float scale, bool first) override {
-        const double loss = graph_->run(batch, scale, first);
+        const auto   until = std::chrono::steady_clock::now() + least_;
+        const double loss  = graph_->run(batch, scale, first);
+        std::this_thread::sleep_until(until);
         if (watch_) {
             watch_(training_);
         }
@@ -84,18 +64,19 @@ public:
     const GraphOptions & options() const override { return graph_->options(); }
 
 private:
-    std::unique_ptr<StepRunner>       graph_;
-    const std::function<void(bool)> & watch_;
-    bool                              training_;
+    std::unique_ptr<StepRunner>   graph_;
+    const Watch &                 watch_;
+    bool                          training_;
+    std::chrono::duration<double> least_;
 };
 
-std::unique_ptr<StepRunner> slowed(std::unique_ptr<StepRunner> graph, int64_t batch) {
+// GT_TEST_STEP_SECONDS, for tests and benchmarks only: the gradient of a whole batch lasts at least that
+// long, as on a slower machine. Returns the share of a micro-batch.
+double least_seconds(const RunPlan & plan) {
     const char * text = std::getenv("GT_TEST_STEP_SECONDS");
-    if (!text) {
-        return graph;
-    }
-    const double share = static_cast<double>(graph->options().B) / static_cast<double>(batch);
-    return std::make_unique<SlowGraph>(std::move(graph), share * std::strtod(text, nullptr));
+    return text ? std::strtod(text, nullptr) * static_cast<double>(plan.micro) /
+                      static_cast<double>(plan.batch)
+                : 0.0;
 }
 
 }  // namespace
@@ -128,6 +109,19 @@ ggml_type compute_type(const TrainFlags & train) {
     return train.compute == "bf16"  ? GGML_TYPE_BF16
            : train.compute == "f16" ? GGML_TYPE_F16
                                     : GGML_TYPE_F32;
+}
+
+GraphOptions
+graph_options(const TrainFlags & train, const ModelConfig & config, int64_t B, int64_t T) {
+    return {
+        .B           = B,
+        .T           = T,
+        .image_size  = config.image_size,
+        .image_width = config.image_width,
+        .channels    = config.channels,
+        .form        = form_of(train),
+        .compute     = compute_type(train),
+        .recompute   = train.recompute ? Recompute::all : Recompute::cheap};
 }
 
 bool is_half(const TrainFlags & train) {
@@ -223,26 +217,18 @@ std::unique_ptr<StepRunner> TrainRank::make_graph(const GraphOptions & options) 
 }
 
 void TrainRank::make_graphs(const RunPlan & plan, const ModelConfig & config) {
-    GraphOptions options = {
-        .B           = plan.micro,
-        .T           = plan.T,
-        .image_size  = config.image_size,
-        .image_width = config.image_width,
-        .channels    = config.channels,
-        .form        = form_of(plan),
-        .compute     = compute_type(plan),
-        .recompute   = plan.recompute ? Recompute::all : Recompute::cheap,
-        .smoothing   = plan.smoothing,
-        .mixup       = plan.mixup,
-        .depth       = plan.depth,
-        .packed      = plan.packed,
-        .dropout     = plan.dropout};
-    graph_ = std::make_unique<WatchedGraph>(slowed(make_graph(options), plan.batch), watch_, true);
+    GraphOptions options = graph_options(plan, config, plan.micro, plan.T);
+    options.smoothing    = plan.smoothing;
+    options.mixup        = plan.mixup;
+    options.depth        = plan.depth;
+    options.packed       = plan.packed;
+    options.dropout      = plan.dropout;
+    graph_ = std::make_unique<WatchedGraph>(make_graph(options), watch_, true, least_seconds(plan));
     options.goal      = plan.logits ? GraphOptions::Goal::logits : GraphOptions::Goal::loss;
     options.smoothing = 0.0f;
     options.mixup = options.depth = false;
     options.dropout               = 0.0f;
-    eval_ = std::make_unique<WatchedGraph>(make_graph(options), watch_, false);
+    eval_ = std::make_unique<WatchedGraph>(make_graph(options), watch_, false, 0.0);
 }
 
 void TrainRank::swap_average() {

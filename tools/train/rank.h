@@ -40,6 +40,11 @@ std::string chosen_compute(const TrainFlags & train);
 // The type of products, of a compute that was chosen.
 ggml_type compute_type(const TrainFlags & train);
 
+// For training in micro-batches of B samples of T tokens, as the flags say. Not set: smoothing, and what
+// depends on the batches.
+GraphOptions
+graph_options(const TrainFlags & train, const ModelConfig & config, int64_t B, int64_t T);
+
 // Whether factors of products have half precision (--compute f16 or bf16).
 bool is_half(const TrainFlags & train);
 

@@ -178,6 +178,12 @@ bool Session::offer(ModelFile & model) {
 
 RunModel Session::model(const std::string & path, const LoraConfig & lora) {
     if (lora.enabled()) {
+        if (path.empty()) {
+            throw Error(
+                "--lora needs the file of the model that the adapter is for (-m): hosts pass "
+                "on the adapter alone"
+            );
+        }
         return {.file = load_for_adapter(path, lora), .fresh = true};
     }
     if (alone() || std::filesystem::exists(path)) {
@@ -199,7 +205,14 @@ RunModel Session::model(const std::string & path, const LoraConfig & lora) {
     if (!bytes) {
         throw Error("the run has no model yet: start it on a machine that has the file, with -m");
     }
-    return {.file = described_model(*bytes), .fresh = false};
+    RunModel model{.file = described_model(*bytes), .fresh = false};
+    if (model.file.config.lora.enabled()) {
+        throw Error(format(
+            "the run trains an adapter: add -m with the file of its model, and --lora %lld",
+            static_cast<long long>(model.file.config.lora.rank)
+        ));
+    }
+    return model;
 }
 
 // Settings that are not flags and must be equal on all hosts.
@@ -414,15 +427,7 @@ Session::cost(const OptimOptions & optim, const ModelConfig & config, double com
         }
     }
     present.insert(host_);
-    Hosts run = hosts_;
-    run.hosts.clear();
-    for (const std::string & name : present) {
-        const HostEntry * known = hosts_.find(name);
-        HostEntry         line  = known ? *known : HostEntry{.name = name};
-        line.up                 = line.up > 0 ? line.up : 20;  // Mbit/s of a typical home
-        line.down               = line.down > 0 ? line.down : 100;
-        run.hosts.push_back(line);
-    }
+    const Hosts  run      = hosts_there(hosts_, present);
     const Cost   cost     = estimate(optim, param_shapes(tensor_specs(config)), run, compute_s);
     const double n_others = static_cast<double>(run.hosts.size() - 1);
     const bool   is_hub   = meeting_->hub_traffic().has_value();

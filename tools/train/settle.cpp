@@ -130,6 +130,9 @@ TrainFlags begin_session(TrainFlags train, const Flags & given, const NodesFlags
         train.device = choose_device(train.device);
         std::fputs(gpu_hint(train.device).c_str(), stderr);
     }
+    train.compute   = chosen_compute(train);
+    const bool tf32 = train.compute == "tf32";
+    allow_products(is_half(train) ? Products::half : tf32 ? Products::tf32 : Products::f32);
     return train;
 }
 
@@ -196,7 +199,7 @@ check_model(const TrainFlags & train, const ModelFile & model, const std::string
             );
         }
     }
-    if (chosen_compute(train) != "f32" && form_of(train) == Form::fused) {
+    if (train.compute != "f32" && form_of(train) == Form::fused) {
         throw Error(
             "--compute " + train.compute +
             ": the fused ops of the CPU are F32 only; add --portable, or use a device"
@@ -287,7 +290,7 @@ static float default_lr(int64_t n_params, const OptimOptions & optim) {
 
 constexpr double kLoraRate = 2e-4;  // of an adapter of any size, with AdamW
 
-// Weights that are trained already would be spoilt by the rate for new ones.
+// The rate for new weights would undo what trained ones have learned.
 static bool is_continued(const RunModel & model) {
     return model.fresh && is_trained(model.file);
 }
@@ -299,9 +302,10 @@ static int threads_of(const TrainFlags & f) {
 
 // The fragments with which this host stays within --up-limit and --day-cap at its own pace.
 static uint64_t fragments_for(const TrainFlags & f, const RunInput & in) {
-    const ModelFile & model   = in.model->file;
-    const DeviceSpec  device  = parse_devices(f.device)[0];
-    const double      seconds = gradient_seconds(model, in.T, f.batch, device, threads_of(f));
+    const ModelFile & model = in.model->file;
+    TrainFlags        run   = f;
+    run.threads             = threads_of(f);
+    const double seconds    = gradient_seconds(model, in.T, run);
     return fragments_within(f.optim, param_shapes(tensor_specs(model.config)), seconds, in.up_rate);
 }
 
@@ -426,12 +430,6 @@ RunPlan make_plan(
         );
     }
     RunPlan plan{train};
-    plan.compute = chosen_compute(train);
-    allow_products(
-        is_half(plan)            ? Products::half
-        : plan.compute == "tf32" ? Products::tf32
-                                 : Products::f32
-    );
     plan.out             = folder.path;
     plan.checkpoint      = folder.checkpoint;
     plan.owns_export     = folder.owns_export;

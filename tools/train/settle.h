@@ -42,7 +42,8 @@ struct RunFolder {
 };
 
 // What train-gpt and train-vit do first: Ctrl+C works; a model is given, or taken from other hosts, into a
-// folder of this host's name; `auto` becomes a device, with a hint if there is a GPU without support.
+// folder of this host's name; `auto` becomes a device, with a hint if there is a GPU without support, and a
+// type of products, which is then allowed (allow_products).
 TrainFlags begin_session(TrainFlags train, const Flags & given, const NodesFlags & nodes);
 
 // Throws an Error if flags or folder cannot work, before other hosts see anything of this one: a flag is

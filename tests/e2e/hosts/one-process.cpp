@@ -183,6 +183,7 @@ int run(char ** argv) {
     f.optim.every      = std::stoull(argv[8]);
     f.optim.overlap    = std::stoll(argv[9]);
     f.threads          = 1;
+    f.compute          = chosen_compute(f);
     Flags none;
     f.visit_run(none);  // make_plan asks which flags were given
     f.visit_session(none);
