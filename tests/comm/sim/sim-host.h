@@ -119,8 +119,7 @@ public:
             }
             try {
                 work(now);
-            } catch (const StoreError &) {
-                // retry; the sequencer has a thread of its own
+            } catch (const StoreError &) {  // retry; the sequencer has a thread of its own
             }
             if (sequencer_) {
                 sequencer_->poll(now);
@@ -290,7 +289,6 @@ private:
             collect(now);
             return;
         }
-        // the gradient is there, and we are up to date: publish
         done_at_.reset();
         residual_.push_back(++ledger_.n_gradients);
         WireWriter body;
