@@ -198,6 +198,25 @@ void Butterfly::take_outputs(const OpenedRound & opened) {
     }
 }
 
+// The most shards that have a mean together with one of them.
+static std::vector<Message>
+most_that_fit(const std::vector<Message> & shards, const DenseCodec & codec) {
+    std::vector<Message> most;
+    for (size_t i = 0; i < shards.size() && 2 * most.size() <= shards.size(); ++i) {
+        std::vector<Message> fit;
+        for (const Message & shard : shards) {
+            const Message pair[] = {shards[i], shard};
+            if (codec.average(pair)) {
+                fit.push_back(shard);
+            }
+        }
+        if (fit.size() > most.size()) {
+            most = std::move(fit);
+        }
+    }
+    return most;
+}
+
 // The mean of input shard `number`, over the hosts whose shard can be fetched. Nothing: of no host.
 std::optional<Bytes> Butterfly::average(int number) {
     std::vector<Wanted> wanted;
@@ -217,9 +236,9 @@ std::optional<Bytes> Butterfly::average(int number) {
         return std::nullopt;
     }
     auto mean = codec_.average(shards);
-    if (!mean) {  // find the bad ones
-        std::erase_if(shards, [&](const Message & shard) { return !codec_.average({&shard, 1}); });
-        mean = shards.empty() ? std::nullopt : codec_.average(shards);
+    if (!mean) {
+        const auto fit = most_that_fit(shards, codec_);
+        mean           = fit.empty() ? std::nullopt : codec_.average(fit);
     }
     return mean ? mean : std::optional(Bytes());  // all bad: an empty mean, so that the round ends
 }

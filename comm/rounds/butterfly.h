@@ -17,7 +17,7 @@
 namespace gt {
 
 // Operations on messages, since comm knows no tensors. They must give the same result on every host,
-// and nothing for malformed input; a bad shard is found by averaging each shard alone.
+// and nothing for malformed input; bad shards are found by averaging two at a time.
 struct DenseCodec {
     int n_shards = 0;
     std::function<std::vector<Bytes>(uint64_t step, std::span<const uint8_t> message, int n_shards)>
