@@ -118,10 +118,10 @@ struct Span {
     uint64_t     seed  = 0;  // of the digest of its first piece; each next one has the next seed
 };
 struct Spans {
-    const Span * table    = nullptr;  // device memory, in the order of `first`; null: `only`
+    const Span * table    = nullptr;  // device memory, in the order of `first`
     int64_t      n        = 1;
     int64_t      n_pieces = 0;
-    Span         only     = {};
+    Span         only     = {};  // without table: the first of n arrays of floats, side by side
 };
 
 constexpr int64_t kSquaresPiece = 4096;   // floats

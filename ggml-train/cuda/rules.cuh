@@ -51,7 +51,11 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(
 // The array that a piece belongs to: the last that begins at it or before.
 __device__ inline Span span_of(const Spans & arrays, int64_t piece) {
     if (!arrays.table) {
-        return arrays.only;
+        const int64_t each = arrays.n_pieces / arrays.n, i = piece / each;
+        Span          span = arrays.only;
+        span.data          = static_cast<const float *>(span.data) + i * span.n;
+        span.first         = i * each;
+        return span;
     }
     int64_t low = 0, high = arrays.n;
     while (high - low > 1) {

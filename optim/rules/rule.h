@@ -29,6 +29,9 @@ public:
     // Threads may work on different ranges at the same time. REQUIRES: begin was called.
     virtual void update(int tensor, int64_t offset, int64_t n, const float * u, float scale) = 0;
 
+    // Ends a step on a device, where a rule may put off what several tensors can share.
+    virtual void finish() {}
+
     // The momentum of a tensor, which a round of local steps corrects; empty: nothing is corrected.
     virtual std::span<float> momentum(int) { return {}; }
 
