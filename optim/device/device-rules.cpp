@@ -67,7 +67,7 @@ public:
         : tensors_(std::move(tensors)), options_(options), device_(device) {
         std::vector<size_t> sizes;
         for (const RuleTensor & tensor : tensors_) {
-            sizes.push_back(tensor.weight.size());
+            sizes.push_back(moments_size(options, tensor));
         }
         first_  = make_device_state(device_, sizes, "AdamW's first moments");
         second_ = make_device_state(device_, sizes, "AdamW's second moments");
@@ -87,10 +87,17 @@ public:
             .b1   = options_.beta1,
             .b2   = options_.beta2,
             .eps  = options_.eps};
-        device_.kernels().adamw(
-            nullptr, n, step, scale, u, t.weight.data() + offset, first_[tensor].data() + offset,
-            second_[tensor].data() + offset
-        );
+        float * const p = t.weight.data() + offset;
+        float * const m = first_[tensor].data();
+        float * const v = second_[tensor].data();
+        if (has_q8_moments(options_, t)) {
+            const int64_t at = q8_moments_before(t, offset);
+            device_.kernels().adamw_q8(
+                nullptr, n / t.cols, t.cols, step, scale, u, p, m + at, v + at
+            );
+            return;
+        }
+        device_.kernels().adamw(nullptr, n, step, scale, u, p, m + offset, v + offset);
     }
 
     void add_state(OptimizerState & state, bool shared) override {

@@ -396,6 +396,10 @@ TEST_CASE("a_device_without_peers_makes_the_steps_of_the_host", "[device]") {
         options.rule = "sgd";
         options.sign = "on";
     }
+    SECTION("adamw, moments of 8 bits") {
+        options.rule    = "adamw";
+        options.moments = "q8";
+    }
     SECTION("muon") {
         options.rule = "muon";
     }
