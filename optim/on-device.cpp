@@ -43,13 +43,13 @@ public:
         begin(round.step);
         replicator_->receive([&](int unit) { return inbox.pieces(unit); });
         parts_.rule->begin(inbox.lr());
-        for (size_t t = 0; t < momentum_.size(); ++t) {
+        for (const int t : order_by_shape(parts_.units->params())) {
             const auto size = static_cast<int64_t>(momentum_[t].size());
             if (size == 0) {
                 continue;
             }
             const auto & kernels = device_.kernels();
-            replicator_->merge(static_cast<int>(t), update_);
+            replicator_->merge(t, update_);
             if (missed) {
                 // what was applied in full: only the difference to ours stays pending
                 kernels.sgd(nullptr, size, 1.0f, 1.0f, update_, momentum_[t].data());
@@ -57,8 +57,9 @@ public:
             if (options_.sign) {
                 kernels.take_sign(nullptr, size, update_);
             }
-            parts_.rule->update(static_cast<int>(t), 0, size, update_, 1.0f);
+            parts_.rule->update(t, 0, size, update_, 1.0f);
         }
+        parts_.rule->finish();
         device_.wait();
     }
 
@@ -188,7 +189,7 @@ void step_on_device(
     const OptimizerParts & parts, bool sign, float lr, float grad_scale, Device & device
 ) {
     parts.rule->begin(lr);
-    for (size_t t = 0; t < parts.units->params().size(); ++t) {
+    for (const int t : order_by_shape(parts.units->params())) {
         const std::span<float> grad = parts.units->params()[t].grad;
         const auto             n    = static_cast<int64_t>(grad.size());
         if (n == 0) {
@@ -197,8 +198,9 @@ void step_on_device(
         if (sign) {
             device.kernels().take_sign(nullptr, n, grad.data());
         }
-        parts.rule->update(static_cast<int>(t), 0, n, grad.data(), sign ? 1.0f : grad_scale);
+        parts.rule->update(t, 0, n, grad.data(), sign ? 1.0f : grad_scale);
     }
+    parts.rule->finish();
     device.wait();
 }
 

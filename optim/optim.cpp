@@ -139,6 +139,9 @@ void check_options(const OptimOptions & o) {
             throw Error(name + (" " + text) + ": there are auto, on, off");
         }
     }
+    if (o.moments != "f32" && (o.moments != "q8" || r.rule.name != std::string("adamw"))) {
+        throw Error("moments " + o.moments + ": there are f32 and, for the rule adamw, q8");
+    }
     if (o.top_k < 0) {
         throw Error("top-k must not be negative");
     }
@@ -206,6 +209,7 @@ static uint64_t layout_digest(const OptimOptions & o, const Resolved & r, const 
     text += o.subtract != 1.0f ? format(" subtract %.9g", o.subtract) : "";
     text += r.replicator.sparse && o.top_k == 0 ? format(" density %.9g", o.density) : "";
     text += r.correction > 0.0f ? format(" correction %.9g", r.correction) : "";
+    text += o.moments != "f32" ? " moments " + o.moments : "";
     text += r.restore_norm ? " restore-norm" : "";
     text += r.replicator.fragments > 0
                 ? format(" fragments %llu", static_cast<unsigned long long>(r.fragments))

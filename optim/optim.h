@@ -57,6 +57,7 @@ struct OptimOptions {
     float       weight_decay = 0.1f;
     bool        decay_all    = false;                      // decay vectors, too
     float       beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;  // adamw
+    std::string moments       = "f32";  // of adamw; q8: 8 bits and a scale per block (moments.h)
     float       muon_momentum = 0.9f;
     KindOptions matrix, embedding, vector;
 
@@ -150,6 +151,10 @@ struct OptimOptions {
         visit("beta1", beta1, "AdamW first-moment decay", {}, 0, 1);
         visit("beta2", beta2, "AdamW second-moment decay", {}, 0, 1);
         visit("eps", eps, "AdamW denominator offset");
+        visit(
+            "moments", moments, "type of AdamW's moments; q8: 8 bits, a quarter of the memory",
+            {"f32", "q8"}
+        );
         visit("muon-momentum", muon_momentum, "Muon momentum", {}, 0, 1);
         visit("matrix-lr", matrix.lr, "learning rate factor for matrices");
         visit("embedding-lr", embedding.lr, "learning rate factor for embeddings");

@@ -121,6 +121,10 @@ std::vector<ReplicatorRow> & replicators() {
     return rows;
 }
 
+static AdamOptions adam_options(const OptimOptions & o) {
+    return {o.beta1, o.beta2, o.eps, o.moments == "q8"};
+}
+
 std::vector<RuleRow> & rules() {
     using Tensors                    = std::vector<RuleTensor>;
     static std::vector<RuleRow> rows = {
@@ -137,14 +141,10 @@ std::vector<RuleRow> & rules() {
          .whole_matrices = false,
          .signs_momentum = false,
          .lr_factor      = 1.0,
-         .make =
-             [](const OptimOptions & o, Tensors t) {
-                 return make_adamw(std::move(t), {o.beta1, o.beta2, o.eps});
-             },
-         .on_device =
-             [](const OptimOptions & o, Tensors t, Device & device) {
-                 return make_adamw_on_device(std::move(t), {o.beta1, o.beta2, o.eps}, device);
-             }},
+         .make           = [](const OptimOptions & o,
+                    Tensors              t) { return make_adamw(std::move(t), adam_options(o)); },
+         .on_device      = [](const OptimOptions & o, Tensors t, Device & device
+                      ) { return make_adamw_on_device(std::move(t), adam_options(o), device); }},
         {.name           = "muon",
          .help           = "matrices by the orthogonalised update, other tensors by its sign",
          .whole_matrices = true,

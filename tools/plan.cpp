@@ -63,6 +63,7 @@ struct PlanFlags {
             {}, 0, 1
         );
         visit("wire", optim.wire, "type of the values sent");
+        visit("moments", optim.moments, "type of AdamW's moments, for the memory", {"f32", "q8"});
     }
 };
 
@@ -146,7 +147,7 @@ void print_choice(const PlanFlags & f, const ModelFile & model) {
     print_place(run, cost);
 }
 
-// How many samples at a time fit the usual sizes of NVIDIA's GPUs in bf16, alone with AdamW: two floats of state per
+// How many samples at a time fit the usual sizes of NVIDIA's GPUs in bf16, alone with AdamW: two moments per
 // weight. loco with Muon keeps one there, the rest in host memory.
 void print_gpus(const PlanFlags & f, const ModelFile & model) {
     RunPlan plan;

@@ -75,6 +75,23 @@ void adamw(
     launch(adamw_kernel, blocks_for(n, kThreads), kThreads, 0, s, n, step, scale, u, p, m, v);
 }
 
+void adamw_q8(
+    Stream           s,
+    int64_t          rows,
+    int64_t          cols,
+    const AdamStep & step,
+    float            scale,
+    const float *    u,
+    float *          p,
+    float *          m,
+    float *          v
+) {
+    const MomentRows r{rows, cols, moment_blocks(cols), moment_floats(cols)};
+    launch(
+        adamw_q8_kernel, blocks_for(r.n * r.n_blocks, 1), kThreads, 0, s, r, step, scale, u, p, m, v
+    );
+}
+
 void sums_of_squares(Stream s, const Spans & arrays, double * parts) {
     launch(
         sums_of_squares_kernel, blocks_for(arrays.n_pieces, kThreads / kSums), kThreads, 0, s,

@@ -109,6 +109,38 @@ void adamw(
     float *          v
 );
 
+// AdamW's moments in 8 bits (optim/rules/moments.h). A row has the scales of its blocks and then a code per
+// value, four to a float: rows do not depend on each other, so that ranks may own any of them.
+constexpr int64_t kMomentBlock = 256;
+
+inline int64_t moment_blocks(int64_t cols) {
+    return (cols + kMomentBlock - 1) / kMomentBlock;
+}
+inline int64_t moment_floats(int64_t cols) {  // of a row
+    return moment_blocks(cols) + (cols + 3) / 4;
+}
+
+// Code c is the float of bits (first + c) << kMomentShift, times the scale; 0 is 0, and `most` is 1.
+struct MomentCode {
+    int32_t first, most, least;  // least: of values that are not zero
+};
+constexpr int        kMomentShift = 20;                     // leaves 3 bits of mantissa
+constexpr MomentCode kFirstMoment{127 * 8 - 127, 127, 0};   // from 2^-16; bit 7 is the sign
+constexpr MomentCode kSecondMoment{127 * 8 - 255, 255, 1};  // from 2^-32; its root divides
+
+// The same as adamw for a matrix with such moments.
+void adamw_q8(
+    Stream           s,
+    int64_t          rows,
+    int64_t          cols,
+    const AdamStep & step,
+    float            scale,
+    const float *    u,
+    float *          p,
+    float *          m,
+    float *          v
+);
+
 // Arrays that one launch reads, cut into pieces, so that no thread reads much: piece i of an array is
 // piece first + i of all.
 struct Span {
@@ -118,10 +150,10 @@ struct Span {
     uint64_t     seed  = 0;  // of the digest of its first piece; each next one has the next seed
 };
 struct Spans {
-    const Span * table    = nullptr;  // device memory, in the order of `first`; null: `only`
+    const Span * table    = nullptr;  // device memory, in the order of `first`
     int64_t      n        = 1;
     int64_t      n_pieces = 0;
-    Span         only     = {};
+    Span         only     = {};  // without table: the first of n arrays of floats, side by side
 };
 
 constexpr int64_t kSquaresPiece = 4096;   // floats

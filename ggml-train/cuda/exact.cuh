@@ -66,6 +66,23 @@ __device__ inline int block_sum(int v, int part[]) {
     return all;
 }
 
+// The same for the largest.
+__device__ inline unsigned block_max(unsigned v, unsigned part[]) {
+    for (int d = kWarp / 2; d > 0; d /= 2) {
+        const unsigned o = __shfl_xor_sync(kAll, v, d);
+        v                = o > v ? o : v;
+    }
+    if (threadIdx.x % kWarp == 0) {
+        part[threadIdx.x / kWarp] = v;
+    }
+    __syncthreads();
+    for (int w = 0; w < int(kThreads / kWarp); ++w) {
+        v = part[w] > v ? part[w] : v;
+    }
+    __syncthreads();
+    return v;
+}
+
 // How many of the threads before this one have the flag, and how many of all. Ends with a barrier.
 __device__ inline int block_rank(bool flag, int part[], int & all) {
     const unsigned mask = __ballot_sync(kAll, flag);

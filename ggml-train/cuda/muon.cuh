@@ -40,21 +40,24 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
-// One over the norm whose squares are summed in parts; one thread, for the parts have an order.
+// One over the norm of each matrix, whose squares are summed in parts; one thread each, for the parts have an order.
 __global__ void __launch_bounds__(1)
     inverse_norm_kernel(int64_t n_parts, const double * parts, float * inverse) {
     double sum = 0.0;
     for (int64_t i = 0; i < n_parts; ++i) {
-        sum = add(sum, parts[i]);
+        sum = add(sum, parts[blockIdx.x * n_parts + i]);
     }
-    *inverse = float(quotient(1.0, add(root(sum), 1e-20)));
+    inverse[blockIdx.x] = float(quotient(1.0, add(root(sum), 1e-20)));
 }
 
+// blockIdx.y: the matrix
 __global__ void __launch_bounds__(kThreads)
     normalise_kernel(int64_t n, const float * inverse, float * x) {
+    const float factor = inverse[blockIdx.y];
+    x += int64_t(blockIdx.y) * n;
     for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
          i += int64_t(gridDim.x) * kThreads) {
-        x[i] = mul(x[i], *inverse);
+        x[i] = mul(x[i], factor);
     }
 }
 
@@ -70,7 +73,8 @@ struct alignas(16) Quad {
 };
 
 // out = keep * given + mix * (a · b), or a · b alone if nothing is given; [cols, rows]. symmetric: it
-// is known to be, so that half of it is copied from the other half.
+// is known to be, so that half of it is copied from the other half. Each is an array of such matrices, one after
+// another, of which blockIdx.z takes one.
 struct Product {
     int64_t       rows = 0, cols = 0, depth = 0;
     const float * a     = nullptr;
@@ -140,6 +144,11 @@ __global__ void __launch_bounds__(kProductThreads) product_kernel(Product p) {
     if (p.symmetric && col0 < row0) {
         return;  // the whole block: another one copies its tile here
     }
+    const int64_t matrix = blockIdx.z, size = p.rows * p.cols;
+    p.a += matrix * p.rows * p.depth;
+    p.b += matrix * p.depth * p.cols;
+    p.out += matrix * size;
+    p.given += p.given ? matrix * size : 0;
     const int x = threadIdx.x % 16, y = threadIdx.x / 16;
     float     sum[8][4] = {};
     // 0 times -0 is -0, which changes no sum, not even the sign of one that is zero

@@ -21,20 +21,29 @@ void nesterov_sign(
     Stream s, int64_t n, const SignStep & step, const float * u, float * m, float * p
 );
 
+// Matrices of one shape, one after another.
+struct Matrices {
+    int64_t count = 1, rows = 1, cols = 1;
+
+    int64_t size() const { return rows * cols; }  // of one
+    int64_t n_parts() const { return (size() + kSquaresPiece - 1) / kSquaresPiece; }
+};
+
 // Of the memory below: sums of squares, and what else comes before the matrices, which are then aligned.
-inline int64_t orthogonalise_doubles(int64_t n) {
-    return ((n + kSquaresPiece - 1) / kSquaresPiece + 2) / 2 * 2;
+inline int64_t orthogonalise_doubles(const Matrices & m) {
+    return (m.count * m.n_parts() + m.count / 2 + 2) / 2 * 2;
 }
 
-// Memory that orthogonalise needs beside the matrix.
-inline size_t orthogonalise_bytes(int64_t rows, int64_t cols) {
-    const int64_t n = rows * cols, side = rows < cols ? rows : cols;
-    return static_cast<size_t>(orthogonalise_doubles(n)) * sizeof(double) +
-           static_cast<size_t>(n + 2 * side * side) * sizeof(float);
+// Memory that orthogonalise needs beside the matrices.
+inline size_t orthogonalise_bytes(const Matrices & m) {
+    const int64_t side = m.rows < m.cols ? m.rows : m.cols;
+    return static_cast<size_t>(orthogonalise_doubles(m)) * sizeof(double) +
+           static_cast<size_t>(m.count * (m.size() + 2 * side * side)) * sizeof(float);
 }
 
-// Approximates the orthogonal matrix nearest to x [cols, rows] by n_steps of Newton-Schulz. Returns the
-// result, in x or in room; both are overwritten. REQUIRES: room has orthogonalise_bytes.
-float * orthogonalise(Stream s, int64_t rows, int64_t cols, int n_steps, float * x, void * room);
+// Approximates the orthogonal matrix nearest to each matrix [cols, rows] in x by n_steps of Newton-Schulz, all of
+// them in the launches that one takes. Returns the results, in x or in room; both are overwritten.
+// REQUIRES: room has orthogonalise_bytes.
+float * orthogonalise(Stream s, const Matrices & m, int n_steps, float * x, void * room);
 
 }  // namespace gt::cuda

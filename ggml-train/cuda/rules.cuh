@@ -31,27 +31,107 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
+// One weight, and its moments.
+__device__ inline void adamw_element(const AdamStep & s, float g, float & p, float & m, float & v) {
+    const float a1 = sub(1.0f, s.b1), a2 = sub(1.0f, s.b2);
+    m = add(mul(s.b1, m), mul(a1, g));
+    v = add(mul(s.b2, v), mul(a2, mul(g, g)));
+    m = magnitude(m) < kTiny ? 0.0f : m;
+    v = v < kTiny ? 0.0f : v;
+    p = sub(mul(p, s.keep), mul(s.rate, quotient(m, add(mul(root(v), s.root), s.eps))));
+}
+
 __global__ void __launch_bounds__(kThreads) adamw_kernel(
     int64_t n, AdamStep s, float scale, const float * u, float * p, float * m, float * v
 ) {
-    const float a1 = sub(1.0f, s.b1), a2 = sub(1.0f, s.b2);
     for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
          i += int64_t(gridDim.x) * kThreads) {
-        const float g  = mul(u[i], scale);
-        float       mi = add(mul(s.b1, m[i]), mul(a1, g));
-        float       vi = add(mul(s.b2, v[i]), mul(a2, mul(g, g)));
-        mi             = magnitude(mi) < kTiny ? 0.0f : mi;
-        vi             = vi < kTiny ? 0.0f : vi;
-        m[i]           = mi;
-        v[i]           = vi;
-        p[i] = sub(mul(p[i], s.keep), mul(s.rate, quotient(mi, add(mul(root(vi), s.root), s.eps))));
+        float mi = m[i], vi = v[i];
+        adamw_element(s, mul(u[i], scale), p[i], mi, vi);
+        m[i] = mi;
+        v[i] = vi;
+    }
+}
+
+// Rows with moments in 8 bits.
+struct MomentRows {
+    int64_t n, cols, n_blocks, n_floats;  // the latter two of each
+};
+
+// A block of them, a value per thread, as optim/rules/moments.cpp.
+struct MomentsOfBlock {
+    MomentCode code;
+    float *    scale;
+    uint8_t *  codes;
+
+    __device__ MomentsOfBlock(
+        MomentCode code, const MomentRows & rows, float * from, int64_t row, int64_t block
+    )
+        : code(code), scale(from + row * rows.n_floats + block),
+          codes(
+              reinterpret_cast<uint8_t *>(from + row * rows.n_floats + rows.n_blocks) +
+              block * kMomentBlock
+          ) {}
+
+    __device__ float get() const {
+        const int      at = codes[threadIdx.x], c = at & code.most;
+        const unsigned sign = unsigned(at & ~code.most) << 24;
+        const unsigned bits = unsigned(c + code.first) << kMomentShift;
+        return mul(__uint_as_float(c == 0 ? sign : bits | sign), *scale);
+    }
+
+    // has: false for the threads behind the end of a row.
+    __device__ void set(bool has, float x, unsigned part[]) const {
+        constexpr unsigned kLargest = 0x7f7fffffu, kHalf = 1u << (kMomentShift - 1);
+        const unsigned     top  = block_max(has ? magnitude_bits(x) : 0u, part);
+        const float        most = __uint_as_float(top < kLargest ? top : kLargest);
+        if (has) {
+            const float y      = quotient(x, top > 0 ? most : 1.0f);
+            const int   least  = x == 0.0f ? 0 : code.least;
+            const int   c      = int((magnitude_bits(y) + kHalf) >> kMomentShift) - code.first;
+            codes[threadIdx.x] = uint8_t(
+                (c < least       ? least
+                 : c > code.most ? code.most
+                                 : c) |
+                int(__float_as_uint(y) >> 24 & 0x80u)
+            );
+        }
+        if (threadIdx.x == 0) {
+            *scale = most;
+        }
+    }
+};
+
+__global__ void __launch_bounds__(kThreads) adamw_q8_kernel(
+    MomentRows rows, AdamStep s, float scale, const float * u, float * p, float * m, float * v
+) {
+    static_assert(kMomentBlock == kThreads);
+    GT_SHARED(unsigned, part, kThreads / kWarp);
+    for (int64_t b = blockIdx.x; b < rows.n * rows.n_blocks; b += gridDim.x) {
+        const int64_t        row = b / rows.n_blocks, block = b % rows.n_blocks;
+        const int64_t        col = block * kMomentBlock + threadIdx.x, i = row * rows.cols + col;
+        const MomentsOfBlock first(kFirstMoment, rows, m, row, block);
+        const MomentsOfBlock second(kSecondMoment, rows, v, row, block);
+        const bool           has = col < rows.cols;
+        float                mi = 0.0f, vi = 0.0f;
+        if (has) {
+            mi = first.get();
+            vi = second.get();
+            adamw_element(s, mul(u[i], scale), p[i], mi, vi);
+        }
+        first.set(has, mi, part);
+        second.set(has, vi, part);
     }
 }
 
 // The array that a piece belongs to: the last that begins at it or before.
 __device__ inline Span span_of(const Spans & arrays, int64_t piece) {
     if (!arrays.table) {
-        return arrays.only;
+        const int64_t each = arrays.n_pieces / arrays.n, i = piece / each;
+        Span          span = arrays.only;
+        span.data          = static_cast<const float *>(span.data) + i * span.n;
+        span.first         = i * each;
+        return span;
     }
     int64_t low = 0, high = arrays.n;
     while (high - low > 1) {

@@ -20,7 +20,7 @@
     X(demo_extract) X(demo_give_back) X(demo_merge)                                                \
     X(rows_extract) X(rows_give_back) X(rows_merge)                                                \
     X(local_change) X(local_sums) X(local_scalars) X(local_apply)                                  \
-    X(set_zero) X(fold) X(take_sign) X(sgd) X(adamw)                                               \
+    X(set_zero) X(fold) X(take_sign) X(sgd) X(adamw) X(adamw_q8)                                   \
     X(nesterov) X(nesterov_sign) X(orthogonalise)                                                  \
     X(sums_of_squares) X(digests)
 // clang-format on

@@ -4,8 +4,20 @@
 #include "ggml-train/cuda/table.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 
 namespace gt {
+
+std::vector<int> order_by_shape(std::span<const ParamView> params) {
+    std::vector<int> order(params.size());
+    std::iota(order.begin(), order.end(), 0);
+    const auto shape = [&](int i) {
+        return std::pair(params[i].row_end - params[i].row_begin, params[i].weight.size());
+    };
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return shape(a) < shape(b); });
+    return order;
+}
 
 std::vector<std::span<float>>
 make_device_state(Device & device, std::span<const size_t> sizes, const char * what) {
@@ -55,7 +67,7 @@ public:
         : tensors_(std::move(tensors)), options_(options), device_(device) {
         std::vector<size_t> sizes;
         for (const RuleTensor & tensor : tensors_) {
-            sizes.push_back(tensor.weight.size());
+            sizes.push_back(moments_size(options, tensor));
         }
         first_  = make_device_state(device_, sizes, "AdamW's first moments");
         second_ = make_device_state(device_, sizes, "AdamW's second moments");
@@ -75,10 +87,17 @@ public:
             .b1   = options_.beta1,
             .b2   = options_.beta2,
             .eps  = options_.eps};
-        device_.kernels().adamw(
-            nullptr, n, step, scale, u, t.weight.data() + offset, first_[tensor].data() + offset,
-            second_[tensor].data() + offset
-        );
+        float * const p = t.weight.data() + offset;
+        float * const m = first_[tensor].data();
+        float * const v = second_[tensor].data();
+        if (has_q8_moments(options_, t)) {
+            const int64_t at = q8_moments_before(t, offset);
+            device_.kernels().adamw_q8(
+                nullptr, n / t.cols, t.cols, step, scale, u, p, m + at, v + at
+            );
+            return;
+        }
+        device_.kernels().adamw(nullptr, n, step, scale, u, p, m + offset, v + offset);
     }
 
     void add_state(OptimizerState & state, bool shared) override {
@@ -99,25 +118,35 @@ private:
     AdamStep                      step_;
 };
 
+// Equal matrices that follow each other are orthogonalised together.
 class Muon : public UpdateRule {
 public:
     Muon(std::vector<RuleTensor> tensors, const MuonOptions & options, Device & device)
         : tensors_(std::move(tensors)), options_(options), device_(device) {
-        std::vector<size_t> sizes;
-        size_t              largest = 0, room = 0;
+        std::vector<size_t>                            sizes;
+        std::map<std::pair<int64_t, int64_t>, int64_t> shapes;  // and how many matrices have it
         for (const RuleTensor & tensor : tensors_) {
             sizes.push_back(options.momentum > 0.0f ? tensor.weight.size() : 0);
             if (tensor.kind == ParamKind::matrix) {
-                largest = std::max(largest, tensor.weight.size());
-                room    = std::max(room, cuda::orthogonalise_bytes(tensor.rows, tensor.cols));
+                ++shapes[{tensor.rows, tensor.cols}];
             }
         }
+        size_t bytes = 0, room = 0;
+        for (const auto & [shape, n] : shapes) {
+            cuda::Matrices m{.rows = shape.first, .cols = shape.second};
+            m.count = std::min(n, most_together(m));
+            bytes   = std::max(bytes, bytes_of(m));
+            room    = std::max(room, cuda::orthogonalise_bytes(m));
+        }
         momentum_ = make_device_state(device_, sizes, "muon's momentum");
-        matrix_   = static_cast<float *>(device_.alloc(largest * sizeof(float), "muon's matrix"));
+        matrices_ = static_cast<float *>(device_.alloc(bytes, "muon's matrices"));
         room_     = device_.alloc(room, "muon's products");
     }
 
-    void begin(float lr) override { lr_ = lr; }
+    void begin(float lr) override {
+        GT_CHECK(waiting_.empty(), "finish ends every step");
+        lr_ = lr;
+    }
 
     void update(int tensor, int64_t offset, int64_t n, const float * u, float scale) override {
         const RuleTensor & t    = tensors_[tensor];
@@ -132,10 +161,35 @@ public:
             return;
         }
         GT_CHECK(n == t.rows * t.cols, "muon needs whole matrices");
-        kernels.nesterov(nullptr, n, scale, options_.momentum, u, m, matrix_);
+        if (!waiting_.empty() && (t.rows != together_.rows || t.cols != together_.cols ||
+                                  together_.count == most_together(together_))) {
+            finish();
+        }
+        kernels.nesterov(
+            nullptr, n, scale, options_.momentum, u, m,
+            matrices_ + static_cast<int64_t>(waiting_.size()) * n
+        );
+        waiting_.push_back(tensor);
+        together_ = {static_cast<int64_t>(waiting_.size()), t.rows, t.cols};
+    }
+
+    void finish() override {
+        if (waiting_.empty()) {
+            return;
+        }
+        const auto &  kernels = device_.kernels();
         const float * direction =
-            kernels.orthogonalise(nullptr, t.rows, t.cols, options_.n_steps, matrix_, room_);
-        kernels.sgd(nullptr, n, keep, rate * muon_growth(t), direction, p);
+            kernels.orthogonalise(nullptr, together_, options_.n_steps, matrices_, room_);
+        for (const int tensor : waiting_) {
+            const RuleTensor & t    = tensors_[tensor];
+            const float        rate = lr_ * t.lr;
+            kernels.sgd(
+                nullptr, together_.size(), 1.0f - rate * t.decay, rate * muon_growth(t), direction,
+                t.weight.data()
+            );
+            direction += together_.size();
+        }
+        waiting_.clear();
     }
 
     std::span<float> momentum(int tensor) override { return momentum_[tensor]; }
@@ -147,13 +201,28 @@ public:
     }
 
 private:
+    static size_t bytes_of(const cuda::Matrices & m) {
+        return static_cast<size_t>(m.count * m.size()) * sizeof(float);
+    }
+
+    // A dozen matrices of GPT-2's size fill any GPU; more would only take memory.
+    static int64_t most_together(cuda::Matrices m) {
+        constexpr size_t kBytes = size_t{256} << 20;
+        m.count                 = 1;
+        return std::max<int64_t>(
+            1, static_cast<int64_t>(kBytes / (bytes_of(m) + cuda::orthogonalise_bytes(m)))
+        );
+    }
+
     std::vector<RuleTensor>       tensors_;
     MuonOptions                   options_;
     Device &                      device_;
     std::vector<std::span<float>> momentum_;
-    float *                       matrix_ = nullptr;  // the matrix being orthogonalised
-    void *                        room_   = nullptr;
-    float                         lr_     = 0.0f;
+    std::vector<int>              waiting_;   // tensors whose matrices are to be orthogonalised
+    cuda::Matrices                together_;  // what they are
+    float *                       matrices_ = nullptr;
+    void *                        room_     = nullptr;
+    float                         lr_       = 0.0f;
 };
 
 }  // namespace

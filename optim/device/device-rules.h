@@ -12,6 +12,9 @@ make_adamw_on_device(std::vector<RuleTensor> tensors, const AdamOptions & option
 std::unique_ptr<UpdateRule>
 make_muon_on_device(std::vector<RuleTensor> tensors, const MuonOptions & options, Device & device);
 
+// Shards of one shape are neighbours in it: Muon orthogonalises their matrices together.
+std::vector<int> order_by_shape(std::span<const ParamView> params);
+
 // Zeroed device memory for tensors of the given sizes. what: named in an out-of-memory error.
 std::vector<std::span<float>>
 make_device_state(Device & device, std::span<const size_t> sizes, const char * what);

@@ -29,6 +29,9 @@ public:
     // Threads may work on different ranges at the same time. REQUIRES: begin was called.
     virtual void update(int tensor, int64_t offset, int64_t n, const float * u, float scale) = 0;
 
+    // Ends a step on a device, where a rule may put off what several tensors can share.
+    virtual void finish() {}
+
     // The momentum of a tensor, which a round of local steps corrects; empty: nothing is corrected.
     virtual std::span<float> momentum(int) { return {}; }
 
@@ -38,12 +41,19 @@ public:
 
 struct AdamOptions {
     float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;
+    bool q8 = false;  // moments of 8 bits (moments.h), but for those of vectors and narrow matrices
 };
 // Scalars of AdamW's step t (from 1): lr / (1 - b1^t) and 1 / sqrt(1 - b2^t).
 struct AdamStep {
     float rate = 0.0f, root = 1.0f;
 };
 AdamStep adam_step(const AdamOptions & options, uint64_t t, float lr);
+
+// Whether a tensor's moments have 8 bits; the floats that hold one of them; and those of 8 bits that come before a
+// weight. REQUIRES: it is the first of a row.
+bool    has_q8_moments(const AdamOptions & options, const RuleTensor & tensor);
+size_t  moments_size(const AdamOptions & options, const RuleTensor & tensor);
+int64_t q8_moments_before(const RuleTensor & tensor, int64_t weight);
 
 struct MuonOptions {
     float momentum = 0.0f;  // Nesterov; it also smooths sparse updates

@@ -1,6 +1,7 @@
 // Every CUDA kernel against its CPU form: its source under the emulator in three orders of threads,
 // and its PTX from nvcc in the interpreter. The tables are in tools/selftest/selftest-cuda*.cpp.
 #include "ggml-train/base/base.h"
+#include "ggml-train/cuda/muon.h"
 #include "optim/device/dct-program.h"
 #include "optim/math/dct.h"
 #include "ptx-run.h"
@@ -116,6 +117,20 @@ TEST_CASE("a_product_that_cublaslt_refuses_is_named", "[cuda]") {
     CHECK(error_of("choose") == "cuBLASLt: no algorithm" + product + "not supported" + advice);
     CHECK(error_of("run") == "cuBLASLt: an error" + product + "allocation failed" + advice);
     CHECK(error_of("") == "");
+}
+
+TEST_CASE("many_matrices_are_orthogonalised_in_the_launches_of_one", "[cuda]") {
+    for (const int64_t count : {1, 12}) {
+        int n_launches        = 0;
+        cuda_emu::launch_hook = [&](const cuda_emu::Launch &) { ++n_launches; };
+        const cuda::Matrices       m{count, 24, 40};
+        const DeviceArray<float>   x(static_cast<size_t>(count * m.size()));
+        const DeviceArray<uint8_t> room(cuda::orthogonalise_bytes(m));
+        cuda::orthogonalise(nullptr, m, 5, x, room);
+        cuda::synchronize(nullptr);
+        cuda_emu::launch_hook = {};
+        CHECK(n_launches == 3 + 5 * 3);  // the norm, and three products a step
+    }
 }
 
 #ifdef GT_PTX_FILES

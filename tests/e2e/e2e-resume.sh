@@ -50,6 +50,7 @@ same_run() {
     echo "same run: ${*:-alone} ($n_killed kills)"
 }
 same_run
+same_run --moments q8
 same_run --replicator demo --micro 2
 same_run --replicator demo --overlap 1
 same_run --replicator diloco --every 5 --overlap 3

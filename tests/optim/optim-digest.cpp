@@ -47,6 +47,7 @@ int main(int argc, char ** argv) {
                     .rate       = 0.3f};
                 options.every         = steps_per_round(options) > 1 ? 2 : 1;
                 options.clip_messages = wire.name == "q8" ? 0.5f : 2.0f;
+                options.moments       = rule.name == "adamw" && wire.name == "q8" ? "q8" : "f32";
                 options.chunk         = wire.name == "fp16" ? "480" : "64x64";
                 std::printf(
                     "%-10s %-5s %-5s %016llx\n", replicator.name.c_str(), wire.name.c_str(),

@@ -1,6 +1,6 @@
 // Optimizers on a device and on the host: equal gradients give equal messages, weights and state, bit for
 // bit. The device is the fake one; the kernels run in the emulator.
-#include "ggml-train/cuda/demo.h"
+#include "ggml-train/cuda/table.h"
 #include "ggml-train/device/backend.h"
 #include "tests/catch.h"
 #include "tests/optim/optim-sim.h"
@@ -11,7 +11,17 @@ using namespace gt;
 
 namespace {
 
-// Forwards to a device and counts the bytes copied.
+// Of each call of orthogonalise: the matrices. All devices of this process have the same kernels.
+std::vector<int64_t> g_together;
+cuda::Kernels        g_kernels;
+
+float *
+orthogonalise(cuda::Stream s, const cuda::Matrices & m, int n_steps, float * x, void * room) {
+    g_together.push_back(m.count);
+    return g_kernels.orthogonalise(s, m, n_steps, x, room);
+}
+
+// Forwards to a device and counts the bytes copied, and what is orthogonalised.
 class CountingDevice : public Device {
 public:
     explicit CountingDevice(Device & device) : device_(device) {}
@@ -28,12 +38,18 @@ public:
     }
     void                  wait() override { device_.wait(); }
     std::shared_ptr<void> access() override { return device_.access(); }
-    const cuda::Kernels & kernels() const override { return device_.kernels(); }
+    const cuda::Kernels & kernels() const override {
+        g_kernels               = device_.kernels();
+        counting_               = g_kernels;
+        counting_.orthogonalise = orthogonalise;
+        return counting_;
+    }
 
     size_t n_read = 0, n_written = 0;
 
 private:
-    Device & device_;
+    Device &              device_;
+    mutable cuda::Kernels counting_{};
 };
 
 // A rank's rows in host memory and in device memory, and an optimizer for each.
@@ -350,6 +366,10 @@ TEST_CASE("a_device_without_peers_makes_the_steps_of_the_host", "[device]") {
         options.rule = "sgd";
         options.sign = "on";
     }
+    SECTION("adamw, moments of 8 bits") {
+        options.rule    = "adamw";
+        options.moments = "q8";
+    }
     SECTION("muon") {
         options.rule = "muon";
     }
@@ -367,6 +387,32 @@ TEST_CASE("a_device_without_peers_makes_the_steps_of_the_host", "[device]") {
         CHECK(got.message.empty());
         CHECK(got.grad_norm == want.grad_norm);
         twins.on_device->apply({.step = step});
+        twins.check_equal();
+    }
+}
+
+TEST_CASE("equal_matrices_are_orthogonalised_together", "[device]") {
+    std::vector<SimShape> shapes;
+    for (const char * layer : {"0.", "1.", "2.", "3."}) {
+        shapes.push_back({layer + std::string("in"), {24, 40, 1, 1}, ParamKind::matrix});
+        shapes.push_back({layer + std::string("bias"), {24, 1, 1, 1}, ParamKind::vector});
+        shapes.push_back({layer + std::string("out"), {40, 24, 1, 1}, ParamKind::matrix});
+    }
+    shapes.push_back({"other", {24, 41, 1, 1}, ParamKind::matrix});
+    shapes.push_back({"table", {24, 40, 1, 1}, ParamKind::embedding});
+    const OptimOptions options{.replicator = GENERATE("none", "random"), .rule = "muon"};
+    SimModel           model(shapes);
+    Twins              twins(model, options);
+    for (uint64_t step = 0; step < 2; ++step) {
+        model.set_gradients(0, step);
+        twins.copy_gradients();
+        g_together.clear();
+        Round round{.step = step, .has_mine = true};
+        for (Optimizer * optimizer : {twins.on_host.get(), twins.on_device.get()}) {
+            round.messages = {{"a", 1, optimizer->prepare(step, 0.1f).message}};
+            optimizer->apply(round);
+        }
+        CHECK(g_together == std::vector<int64_t>{4, 4, 1});
         twins.check_equal();
     }
 }

@@ -105,6 +105,16 @@ TEST_CASE("sharding_and_micro_batch_follow_from_the_memory_of_a_rank", "[device]
     }
 }
 
+TEST_CASE("moments_of_8_bits_count_as_a_quarter_in_the_plan") {
+    const ModelConfig config = wide();
+    RunPlan           f      = some_plan(1, "none", 1, 1);
+    const double      floats = MemoryPlan(f, config, Form::device).need("none", 1);
+    f.optim.moments          = "q8";
+    const double codes       = MemoryPlan(f, config, Form::device).need("none", 1);
+    const auto   moments     = 2.0 * sizeof(float) * static_cast<double>(n_params(config));
+    CHECK(floats - codes == Approx((1.0 - 0.254) * moments).epsilon(1e-3));  // and 3 scales a row
+}
+
 TEST_CASE("activations_are_recomputed_if_nothing_else_fits", "[device]") {
     const ModelConfig config = wide();
     RunPlan           f      = some_plan(1, "none", 16, 16);

@@ -33,11 +33,13 @@ TEST_CASE("any_number_of_ranks_trains_the_same_whatever_they_share") {
 // One sample a step: one rank computes it, the others add zeros, and all have the same gradient.
 TEST_CASE("equal_gradients_make_equal_messages_states_and_weights_on_any_number_of_ranks") {
     const ModelConfig config = small("gpt2");
-    for (const char * rule : {"sgd", "adamw", "muon"}) {
+    for (const char * rule : {"sgd", "adamw", "adamw q8", "muon"}) {
+        const std::string moments = std::string(rule) == "adamw q8" ? "q8" : "f32";
         for (const char * replicator : {"demo", "random", "full", "diloco", "loco"}) {
             RunPlan f           = some_plan(1, "none", 1, 1);
             f.optim.replicator  = replicator;
-            f.optim.rule        = rule;
+            f.optim.rule        = moments == "q8" ? "adamw" : rule;
+            f.optim.moments     = moments;
             f.optim.chunk       = "16x16";
             f.optim.every       = std::string(replicator) == "diloco" ? 2 : 1;
             const Trained alone = train(config, f, 4);

@@ -144,6 +144,39 @@ void test_rules(SelftestTable & table, int64_t n) {
     table.same("adamw", dev_q.get(), q);
 }
 
+// The last block of a row is shorter; values of all sizes.
+void test_moments(SelftestTable & table, int64_t rows, int64_t cols) {
+    const int64_t            n = rows * cols;
+    auto                     p = selftest_values(n, 45);
+    std::vector<float>       zeros(static_cast<size_t>(rows * cuda::moment_floats(cols)), 0.0f);
+    const DeviceArray<float> dev_p(p), dev_m(zeros), dev_v(zeros);
+    const auto               rule = make_adamw(
+                      {{.name = "w", .weight = p, .rows = rows, .cols = cols, .decay = 0.1f}}, {.q8 = true}
+                  );
+    for (uint64_t t = 1; t <= 4; ++t) {
+        auto u = selftest_values(n, 46 + t);
+        for (int64_t i = 0; i < n; ++i) {
+            const float small = i % 3 == 0 ? 1e-3f : i % 3 == 1 ? 1e-6f : 1.0f;
+            u[i]              = i / cols == 1 || i % 5 == 0 ? 0.0f : u[i] * small;
+        }
+        u[0] = 1e25f;  // its square overflows
+        rule->begin(0.01f);
+        rule->update(0, 0, n, u.data(), 0.8f);
+        const DeviceArray<float> dev_u(u);
+        const AdamStep           step = adam_step({}, t, 0.01f);
+        cuda::adamw_q8(
+            nullptr, rows, cols, {1.0f - 0.01f * 0.1f, step.rate, step.root}, 0.8f, dev_u, dev_p,
+            dev_m, dev_v
+        );
+    }
+    OptimizerState state;
+    rule->add_state(state, true);
+    const auto saved = [&](int i) { return state.tensors[i].floats().read(); };
+    table.same("adamw, moments of 8 bits", dev_p.get(), p);
+    table.same("first moments of 8 bits", dev_m.get(), saved(0));
+    table.same("second moments of 8 bits", dev_v.get(), saved(1));
+}
+
 // Arrays of these sizes in one launch.
 struct SpanCase {
     std::vector<int64_t> sizes;
@@ -266,6 +299,9 @@ void selftest_cuda_demo(SelftestTable & table) {
     }
     if (table.wants("sgd") || table.wants("adamw")) {
         test_rules(table, table.small() ? 100 : 777);
+    }
+    if (table.wants("adamw")) {
+        test_moments(table, 3, table.small() ? 301 : 1031);
     }
     if (table.wants("sums_of_squares")) {
         test_squares(table, {{7, 4096, 1}, cuda::kSquaresPiece});

@@ -177,6 +177,7 @@ void selftest_cuda_optim(SelftestTable & table) {
         {"random, q2", {.replicator = "random", .rule = "sgd", .wire = "q2", .rate = 0.4f}},
         {"striding", {.replicator = "striding", .rate = 0.4f}},
         {"full", {.replicator = "full"}},
+        {"full, q8 moments", {.replicator = "full", .moments = "q8"}},
     };
     std::vector<Case> cases = {small};
     if (!table.small()) {

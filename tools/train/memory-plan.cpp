@@ -7,12 +7,13 @@
 
 namespace gt {
 
-// Floats of optimizer state per weight, counted on a model of one small matrix.
+// Floats of optimizer state per weight, counted on a model of one matrix of usual width.
 static double state_per_weight(const OptimOptions & optim) {
-    std::vector<float> weight(256), grad(256);
+    constexpr int64_t  kCols = 768, kRows = 16;
+    std::vector<float> weight(kCols * kRows), grad(kCols * kRows);
     Workers            workers(1);
     const ParamView    param{
-           .name = "w", .ne = {16, 16, 1, 1}, .row_end = 16, .weight = weight, .grad = grad};
+           .name = "w", .ne = {kCols, kRows, 1, 1}, .row_end = kRows, .weight = weight, .grad = grad};
     double n = 0;
     for (const StateTensor & tensor : make_optimizer(optim, {param}, workers)->state().tensors) {
         n += static_cast<double>(tensor.values.size());
