@@ -1,15 +1,21 @@
 // comm/hub/hub-threads.cpp — see hub-threads.h.
 #include "comm/hub/hub-threads.h"
 
-#include <thread>
-
 namespace gt {
 
 static constexpr auto kIdle = std::chrono::seconds(10);  // then a thread ends
 
+static void join(std::list<std::thread> & over) {
+    for (std::thread & thread : over) {
+        thread.join();
+    }
+    over.clear();
+}
+
 bool HubThreads::enqueue(std::function<void()> job) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (stopping_ || (jobs_.size() >= n_idle_ && n_threads_ >= max_threads_)) {
+    join(over_);
+    if (stopping_ || (jobs_.size() >= n_idle_ && threads_.size() >= max_threads_)) {
         log_.fault(format(
             "refused a connection: the limit of %zu is reached; `ulimit -n` may raise it",
             max_threads_
@@ -18,22 +24,24 @@ bool HubThreads::enqueue(std::function<void()> job) {
     }
     jobs_.push_back(std::move(job));
     if (jobs_.size() > n_idle_) {
-        n_threads_++;
-        std::thread([this] { work(); }).detach();  // shutdown waits for n_threads_
+        const auto self = threads_.emplace(threads_.end());
+        *self           = std::thread([this, self] { work(self); });
     } else {
         changed_.notify_one();
     }
     return true;
 }
 
+// Joined, not detached: a thread's end frees what OpenSSL keeps for it, which must not run beside exit().
 void HubThreads::shutdown() {
     std::unique_lock<std::mutex> lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
-    ended_.wait(lock, [&] { return n_threads_ == 0; });
+    ended_.wait(lock, [&] { return threads_.empty(); });
+    join(over_);
 }
 
-void HubThreads::work() {
+void HubThreads::work(Threads::iterator self) {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
         n_idle_++;
@@ -48,9 +56,8 @@ void HubThreads::work() {
         job();
         lock.lock();
     }
-    if (--n_threads_ == 0) {
-        ended_.notify_all();
-    }
+    over_.splice(over_.end(), threads_, self);
+    ended_.notify_all();
 }
 
 }  // namespace gt

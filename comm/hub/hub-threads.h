@@ -8,6 +8,8 @@
 
 #include <condition_variable>
 #include <httplib.h>
+#include <list>
+#include <thread>
 
 namespace gt {
 
@@ -21,14 +23,17 @@ public:
     void shutdown() override;  // waits for all threads
 
 private:
-    void work();
+    using Threads = std::list<std::thread>;
+
+    void work(Threads::iterator self);
 
     size_t                            max_threads_;
     HubLog &                          log_;
     std::mutex                        mutex_;
     std::condition_variable           changed_, ended_;
     std::deque<std::function<void()>> jobs_;
-    size_t                            n_idle_ = 0, n_threads_ = 0;
+    Threads                           threads_, over_;  // over_: to be joined
+    size_t                            n_idle_   = 0;
     bool                              stopping_ = false;
 };
 

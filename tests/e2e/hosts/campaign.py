@@ -322,6 +322,7 @@ def hub_is_full(lab, args, name):
     run.kill("hub")
     run.start_hub("--disk", limit)
     run.finish()
+    run.kill("hub")  # which may still remove files
     n_bytes = sum(path.stat().st_size for path in run.store().rglob("*") if path.is_file())
     check(n_bytes <= limit, f"the hub has {n_bytes} bytes of {limit}")
     return run, before, f"the hub had {limit} bytes for a run of 400000, then none: all hosts were told"
