@@ -15,11 +15,11 @@ nvcc() {
     chmod +x nvcc
 }
 
-# configures; the build rules are in build.ninja, or Makefiles. CMake breaks long messages into lines; out.txt is one.
+# configures; CMake breaks long messages into lines; out.txt is one.
 configure() {
     local code=0
     rm -rf build
-    cmake -S . -B build -DGT_NVCC="$PWD/nvcc" "$@" >lines.txt 2>&1 || code=$?
+    cmake -G Ninja -S . -B build -DGT_NVCC="$PWD/nvcc" "$@" >lines.txt 2>&1 || code=$?
     tr -s ' \n' ' ' <lines.txt >out.txt
     return $code
 }
@@ -30,7 +30,7 @@ add_library(gt-base INTERFACE)
 add_subdirectory($tree/ggml-train/cuda cuda)
 message(STATUS "kernels: \${GT_HAS_CUDA_KERNELS}")
 CMAKE
-codes() { grep -rhoE 'arch=compute_[0-9]+,code=(sm|compute)_[0-9]+' build --include=build.make --include=build.ninja | sort -u | tr '\n' ' '; }
+codes() { grep -hoE 'arch=compute_[0-9]+,code=(sm|compute)_[0-9]+' build/build.ninja | sort -u | tr '\n' ' '; }
 
 nvcc 11.8 75 80 86
 configure || fail "a build for the CPU does not configure beside an nvcc of CUDA 11"
