@@ -2,7 +2,7 @@
 // and dense (full, diloco). The choice of rows depends on the round alone, so only values travel.
 //
 // A unit's bytes: its chosen rows, ascending, each in groups (values.h, kind dense). The
-// chosen elements of a vector count as one row, and so do all chosen rows with q1, whose groups are long.
+// chosen elements of a vector count as one row.
 #include "optim/tables.h"
 
 #include <algorithm>
@@ -48,10 +48,10 @@ public:
     }
 
     int64_t bytes(const Plan & plan, const Unit & unit) const override {
-        const auto    n_rows = static_cast<int64_t>(of_unit(plan, unit).size());
-        const int64_t n      = n_rows * shapes_[unit.tensor].cols;
-        return is_one_row(unit) ? dense_bytes(wire_, n)
-                                : n_rows * dense_bytes(wire_, shapes_[unit.tensor].cols);
+        const auto rows = of_unit(plan, unit);
+        const auto n    = static_cast<int64_t>(rows.size());
+        return shapes_[unit.tensor].is_vector ? dense_bytes(wire_, n)
+                                              : n * dense_bytes(wire_, shapes_[unit.tensor].cols);
     }
 
     void extract(
@@ -140,40 +140,39 @@ private:
         return {begin, end};
     }
 
-    bool is_one_row(const Unit & unit) const {
-        return shapes_[unit.tensor].is_vector || wire_ == Wire::q1;
-    }
-
-    // Calls fn(offsets, n) for each row: its n elements are parts of equal length at these offsets.
+    // Calls fn(offsets, n) for each row: n contiguous elements at the one offset, or, for a vector, the
+    // elements at the n offsets.
     template <class Fn>
     void each_row(const Plan & plan, const Unit & unit, Fn fn) const {
-        const int64_t        cols = shapes_[unit.tensor].cols;
-        std::vector<int64_t> offsets;
-        for (const int64_t row : of_unit(plan, unit)) {
-            offsets.push_back((row - unit.begin) * cols);
-        }
-        if (is_one_row(unit)) {
-            fn(std::span(offsets), static_cast<int64_t>(offsets.size()) * cols);
+        const TensorShape & shape = shapes_[unit.tensor];
+        const auto          rows  = of_unit(plan, unit);
+        if (shape.is_vector) {
+            fn(rows, static_cast<int64_t>(rows.size()));
             return;
         }
-        for (const int64_t & offset : offsets) {
-            fn(std::span(&offset, 1), cols);
+        for (const int64_t row : rows) {
+            const int64_t offset = (row - unit.begin) * shape.cols;
+            fn(std::span(&offset, 1), shape.cols);
         }
     }
 
     static void
     gather(const float * x, std::span<const int64_t> at, int64_t n, std::vector<float> & row) {
         row.resize(n);
-        const int64_t length = at.empty() ? 0 : n / static_cast<int64_t>(at.size());
-        for (size_t i = 0; i < at.size(); ++i) {
-            std::copy_n(x + at[i], length, row.data() + static_cast<int64_t>(i) * length);
+        if (static_cast<int64_t>(at.size()) == n) {
+            std::transform(at.begin(), at.end(), row.begin(), [&](int64_t i) { return x[i]; });
+        } else {
+            std::copy(x + at[0], x + at[0] + n, row.begin());
         }
     }
 
     static void scatter(const std::vector<float> & row, std::span<const int64_t> at, float * x) {
-        const size_t length = at.empty() ? 0 : row.size() / at.size();
-        for (size_t i = 0; i < at.size(); ++i) {
-            std::copy_n(row.data() + i * length, length, x + at[i]);
+        if (at.size() == row.size()) {
+            for (size_t i = 0; i < row.size(); ++i) {
+                x[at[i]] = row[i];
+            }
+        } else {
+            std::copy(row.begin(), row.end(), x + at[0]);
         }
     }
 

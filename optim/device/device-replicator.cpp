@@ -133,7 +133,7 @@ protected:
                 const bool                 all  = n == unit.end - unit.begin;
                 at.push_back(all ? -1 : static_cast<int64_t>(places.size()));
                 places.insert(places.end(), rows.begin(), all ? rows.begin() : rows.end());
-                table.push_back(add_unit(i, n, wire));
+                table.push_back(add_unit(i, n, dense_group(wire)));
             }
         }
         const int32_t * on_device = places.empty() ? nullptr : places_.put(places);
@@ -161,14 +161,13 @@ private:
     }
 
     // Appends n_rows of a unit to those of its tensor.
-    cuda::RowUnit add_unit(int i, int64_t n_rows, Wire wire) {
+    cuda::RowUnit add_unit(int i, int64_t n_rows, int64_t group) {
         const Unit &        unit  = units_.all()[i];
         const TensorShape & shape = units_.shapes()[unit.tensor];
         cuda::Rows &        rows  = rows_[unit.tensor];
-        const int64_t       n = n_rows * shape.cols, group = dense_group(wire);
-        const int64_t       row = shape.is_vector || wire == Wire::q1 ? n : shape.cols;
-        firsts_[i]              = rows.n_groups;
-        n_groups_[i]            = n / row * ((row + group - 1) / group);
+        const int64_t       n = n_rows * shape.cols, row = shape.is_vector ? n : shape.cols;
+        firsts_[i]   = rows.n_groups;
+        n_groups_[i] = n / row * ((row + group - 1) / group);
         rows.n_groups += n_groups_[i];
         n_sent_[unit.tensor] += n;
         return {
