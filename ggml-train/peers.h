@@ -31,6 +31,8 @@ struct Message {
 struct Round {
     uint64_t             step = 0;  // the trainer's step; the next one is step + 1
     std::vector<Message> messages;
+    bool                 in_shares =
+        false;  // they are the means of the shares of all messages (optim/wire/shares.h)
     bool     has_mine = false;  // ours is among them, or we sent none; else take_back(mine)
     uint64_t mine     = 0;      // step that our message was published for
 };

@@ -2,7 +2,6 @@
 #include "optim/fixed-run.h"
 
 #include "optim/optim.h"
-#include "optim/wire/shares.h"
 
 namespace gt {
 
@@ -58,10 +57,11 @@ uint64_t digest_of_run(const OptimOptions & options, uint64_t digest) {
                 );
             }
         }
-        if (is_dense(options) && !round.messages.empty()) {
-            const Bytes mean = mean_update(hosts[0].params(), round.messages, 1);
-            digest           = digest64(mean, digest);
-            round.messages   = {{"", 1, mean}};
+        if (shares_of(options) > 0 && !round.messages.empty()) {
+            round = Shares(options, hosts[0].params()).mean_round(round, shares_of(options));
+            for (const Message & mean : round.messages) {
+                digest = digest64(mean.bytes, digest);
+            }
         }
         for (FixedHost & host : hosts) {
             host.optimizer->apply(round);
@@ -82,6 +82,7 @@ uint64_t fixed_run_digest() {
             options.replicator = replicator;
             options.rule       = rule;
             options.every      = options.replicator == "diloco" ? 2 : 1;
+            options.shares     = options.rule == "adamw" ? 2 : -1;
             digest             = digest_of_run(options, digest);
         }
     }

@@ -75,7 +75,7 @@ public:
             .overlap        = options_.overlap};
         replicator_->begin(parts_.layout->replicator(), parts_.layout->head().wire, plan);
         if (!inbox.empty()) {
-            replicator_->receive([&](int unit) { return inbox.pieces(unit); });
+            replicator_->receive(inbox);
             step.most_messages = inbox.n_effective();
         }
         const std::vector<cuda::LocalUnits> tensors =

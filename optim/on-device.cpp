@@ -41,7 +41,7 @@ public:
         }
         const bool missed = options_.subtract_missed_mean && !round.has_mine;
         begin(round.step);
-        replicator_->receive([&](int unit) { return inbox.pieces(unit); });
+        replicator_->receive(inbox);
         parts_.rule->begin(inbox.lr());
         for (const int t : order_by_shape(parts_.units->params())) {
             const auto size = static_cast<int64_t>(momentum_[t].size());

@@ -5,6 +5,7 @@
 #include "optim/local-steps.h"
 #include "optim/on-device.h"
 #include "optim/tables.h"
+#include "optim/wire/chunk-code.h"
 
 #include <algorithm>
 #include <cmath>
@@ -121,10 +122,24 @@ double default_lr_factor(const OptimOptions & options) {
     return resolve(options).rule.lr_factor;
 }
 
-bool is_dense(const OptimOptions & options) {
-    const Resolved r = resolve(options);
-    return r.replicator.dense &&
-           (r.wire == Wire::fp32 || r.wire == Wire::fp16 || r.wire == Wire::q8);
+int shares_of(const OptimOptions & options) {
+    constexpr int  kDense = 8;
+    const Resolved r      = resolve(options);
+    if (!r.sends() || options.shares >= 0) {
+        return r.sends() ? static_cast<int>(options.shares) : 0;
+    }
+    return r.replicator.dense && mean_wire(r.wire, Group::dense) == r.wire ? kDense : 0;
+}
+
+int default_shares(const OptimOptions & options, size_t n_hosts) {
+    constexpr size_t kFewest = 16, kMost = 32;
+    const int        shares = shares_of(options);
+    // means take a shard of each message and all means, instead of all messages: worth it if that is half
+    const bool is_less = 2.0 * (1.0 + mean_ratio(options, n_hosts)) <= static_cast<double>(n_hosts);
+    return shares > 0 || options.shares >= 0 || n_hosts < kFewest || !is_less ||
+                   !resolve(options).sends()
+               ? shares
+               : static_cast<int>(std::min(n_hosts, kMost));
 }
 
 bool has_local_steps(const OptimOptions & options) {
@@ -291,7 +306,7 @@ static std::unique_ptr<Optimizer> make_plain(
     parts.units = std::make_unique<Units>(make_units(o, std::move(params), workers));
     if (r.sends()) {
         parts.layout        = make_layout(o, r, *parts.units);
-        parts.clip_messages = is_dense(o) ? 0.0f : o.clip_messages;
+        parts.clip_messages = o.clip_messages;
     }
     std::vector<RuleTensor> tensors = rule_tensors(o, *parts.units);
     parts.rule                      = device ? r.rule.on_device(o, std::move(tensors), *device)
@@ -399,6 +414,63 @@ std::string check_message(
     const auto  layout = make_layout(options, r, units);
     const Inbox inbox(*layout, round, options.clip_messages);
     return inbox.refused().empty() ? "" : inbox.refused()[0].substr(2);
+}
+
+// --- shares --------------------------------------------------------------------------------------------
+
+double mean_ratio(const OptimOptions & options, size_t n_hosts) {
+    const Resolved r = resolve(options);
+    if (!r.replicator.sparse) {
+        return static_cast<double>(dense_bytes(mean_wire(r.wire, Group::dense), kLargestGroup)) /
+               static_cast<double>(dense_bytes(r.wire, kLargestGroup));
+    }
+    const int64_t n     = (r.chunk.flat ? 1 : r.chunk.rows) * r.chunk.cols,
+                  k     = values_per_chunk(options, n);
+    const double unsent = std::pow(1.0 - static_cast<double>(k) / static_cast<double>(n), n_hosts);
+    const auto   n_sent =
+        std::clamp<int64_t>(std::llround((1.0 - unsent) * static_cast<double>(n)), k, n);
+    return static_cast<double>(ChunkCode(mean_wire(r.wire, Group::sparse), n, n_sent).bytes()) /
+           static_cast<double>(ChunkCode(r.wire, n, k).bytes());
+}
+
+struct Shares::Impl {
+    Impl(const OptimOptions & o, const std::vector<ParamView> & params)
+        : units(shapes_only(o, params, workers)), layout(make_layout(o, resolve(o), units)),
+          clip(o.clip_messages) {}
+
+    Workers                 workers{1};
+    Units                   units;
+    std::unique_ptr<Layout> layout;
+    float                   clip;
+};
+
+Shares::Shares(const OptimOptions & options, const std::vector<ParamView> & params)
+    : impl_(std::make_unique<Impl>(options, params)) {}
+Shares::~Shares() = default;
+
+std::vector<Bytes> Shares::split(std::span<const uint8_t> message, int n) const {
+    return split_shares(*impl_->layout, message, n);
+}
+
+std::optional<Bytes> Shares::mean(std::span<const Message> shares) const {
+    return mean_of_shares(*impl_->layout, shares, impl_->clip);
+}
+
+Round Shares::mean_round(const Round & round, int n) const {
+    std::vector<std::vector<Message>> shares(static_cast<size_t>(n));
+    for (const Message & message : round.messages) {
+        auto parts = split(message.bytes, n);
+        for (size_t j = 0; j < shares.size(); ++j) {
+            shares[j].push_back({message.host, message.weight, std::move(parts[j])});
+        }
+    }
+    Round means = round;
+    means.messages.clear();
+    means.in_shares = true;
+    for (const std::vector<Message> & of_hosts : shares) {
+        means.messages.push_back({.bytes = mean(of_hosts).value_or(Bytes())});
+    }
+    return means;
 }
 
 }  // namespace gt

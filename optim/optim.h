@@ -12,6 +12,9 @@
 
 #include "optim/math/chunk.h"
 
+#include <memory>
+#include <optional>
+
 namespace gt {
 
 class DctMomentum;
@@ -62,9 +65,10 @@ struct OptimOptions {
     KindOptions matrix, embedding, vector;
 
     float   clip_messages = 2.0f;  // most norm of a message, times the round's median; 0: any
-    int64_t overlap       = -1;    // a round is applied after the prepare of this many steps
-                                   // later; below 0: the replicator's default
-    float ema = 0.0f;              // decay of a running average of the weights; 0: none
+    int64_t shares        = -1;  // that hosts average a round in; below 0: the replicator's default
+    int64_t overlap       = -1;  // a round is applied after the prepare of this many steps
+                                 // later; below 0: the replicator's default
+    float ema = 0.0f;            // decay of a running average of the weights; 0: none
 
     // The flags of the optimizer: every field. All hosts of a run must agree on them. "new,old": the
     // second name is an alias.
@@ -98,6 +102,15 @@ struct OptimOptions {
             "steps that a round travels while the next gradients are computed; -1: a fifth of "
             "those between two exchanges",
             {}, -1
+        );
+        visit(
+            "shares", shares,
+            "shares of each message: a host averages one of all hosts', and fetches the means of "
+            "the "
+            "others; 0: it fetches all messages; -1: from 16 hosts in hosts.txt on their number, "
+            "if "
+            "that halves what a host receives (full, diloco: 8)",
+            {}, -1, 1024
         );
         visit("chunk", chunk, "demo, sparseloco: chunk of a matrix (64x64) or flat tensor (4096)");
         visit("density", density, "demo, sparseloco: fraction of the values sent", {}, 0, 1);
@@ -173,9 +186,13 @@ std::string default_replicator(bool alone);
 // The update rule's factor on the default learning rate, which is AdamW's.
 double default_lr_factor(const OptimOptions & options);
 
-// Whether messages are averaged in shares (wire/shares.h) instead of fetched whole: dense ones of 8 bits
-// per value and more, since a mean rounded to fewer bits would lose too much.
-bool is_dense(const OptimOptions & options);
+// In how many shares hosts average the messages of a round (wire/shares.h); 0: each host fetches all. By default
+// 8 for messages of all values in a type that is not rounded again: only their means are as small as messages.
+int shares_of(const OptimOptions & options);
+
+// The same for a run that begins with N hosts: N shares, at most 32, from 16 hosts on, if that at
+// least halves what a host receives.
+int default_shares(const OptimOptions & options, size_t n_hosts);
 
 // Whether hosts update their own weights between rounds, so that weights differ there.
 bool has_local_steps(const OptimOptions & options);
@@ -230,6 +247,30 @@ std::string check_message(
     uint64_t                       step,
     std::span<const uint8_t>       message
 );
+
+// Bytes of the means of n hosts' messages, in shares, for each byte of a message; if hosts send the largest values of
+// chunks, at most: as if each chose them by itself.
+double mean_ratio(const OptimOptions & options, size_t n_hosts);
+
+// Averages the messages of a round in shares (wire/shares.h).
+class Shares {
+public:
+    // weight and grad of the params may be empty.
+    Shares(const OptimOptions & options, const std::vector<ParamView> & params);
+    ~Shares();
+
+    std::vector<Bytes> split(std::span<const uint8_t> message, int n) const;
+
+    // The mean of the same share of several hosts, in commit order. Nothing: all are malformed.
+    std::optional<Bytes> mean(std::span<const Message> shares) const;
+
+    // What the hosts of a run make of a round of whole messages.
+    Round mean_round(const Round & round, int n) const;
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
 
 // Gradient norm. Parts are sums of squares, one per unit of cut_rows rows, over the whole model in
 // order. A rank fills in the parts of its rows and zero elsewhere; the sum over ranks has the same bits

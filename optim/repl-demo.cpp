@@ -3,12 +3,14 @@
 // Without the transform, the same code is sparseloco's extractor (arXiv 2508.15706). The momentum is
 // kept as coefficients, chunk after chunk: the gradient is transformed once, the coefficients sent are
 // subtracted in place, and only the merged update needs the inverse. A unit's bytes: its chunks, row of
-// chunks by row of chunks; each chunk's values (values.h, kind sparse), then its indices (indices.h).
+// chunks by row of chunks; each chunk's values (values.h, kind sparse), then its indices (indices.h). A mean has
+// all coefficients that one host or another has sent: of each chunk their number less one (u16), then the same.
 // Read next: math/transform.h.
 #include "optim/math/topk.h"
 #include "optim/math/transform.h"
 #include "optim/tables.h"
 #include "optim/wire/chunk-code.h"
+#include "optim/wire/little-endian.h"
 
 #include <algorithm>
 #include <array>
@@ -19,6 +21,8 @@
 namespace gt {
 
 namespace {
+
+constexpr size_t kCountBytes = 2;
 
 enum class Mean { of_senders, of_all };
 
@@ -32,7 +36,8 @@ struct Kind {
 class Chunked : public Replicator {
 public:
     Chunked(const OptimOptions & options, const Shapes & shapes, Wire wire, bool dct, Mean mean)
-        : mean_(mean), subtract_(dct ? options.subtract : 1.0f) {
+        : mean_(mean), wire_(mean_wire(wire, Group::sparse)),
+          subtract_(dct ? options.subtract : 1.0f) {
         const ChunkTarget target = parse_chunk(options.chunk);
         for (const TensorShape & shape : shapes) {
             const ChunkGrid grid = chunk_grid(shape, target);
@@ -66,6 +71,15 @@ public:
     check(const Plan &, const Unit & unit, const uint8_t * bytes, double & norm2) const override;
 
     void merge(const Plan &, const Unit & unit, std::span<const Piece> pieces, float * update)
+        const override;
+
+    void write_mean(const Plan &, const Unit & unit, std::span<const Piece> pieces, Bytes & out)
+        const override;
+
+    const char *
+    check_mean(const Plan &, const Unit & unit, std::span<const uint8_t> & in) const override;
+
+    void read_mean(const Plan &, const Unit & unit, const uint8_t * bytes, float * update)
         const override;
 
 private:
@@ -115,6 +129,20 @@ private:
         }
     }
 
+    class Means;
+    template <class Next>
+    void restore(const Unit & unit, float * update, Next next) const;
+
+    // Of n coefficients of a chunk.
+    ChunkCode mean_code(const Unit & unit, size_t n) const {
+        return {wire_, tensors_[unit.tensor].kind->n, static_cast<int64_t>(n)};
+    }
+    static const char * decode(const ChunkCode & code, const uint8_t * bytes, Sparse & chunk) {
+        chunk.index.resize(static_cast<size_t>(code.k()));
+        chunk.value.resize(static_cast<size_t>(code.k()));
+        return code.decode(bytes, chunk.index.data(), chunk.value.data());
+    }
+
     // Decodes a chunk. REQUIRES: it passed `check`.
     void decode(const Kind & kind, const uint8_t * bytes, Sparse & chunk) const {
         const char * why = kind.code.decode(bytes, chunk.index.data(), chunk.value.data());
@@ -122,6 +150,7 @@ private:
     }
 
     Mean                                   mean_;
+    Wire                                   wire_;  // of means
     float                                  subtract_;
     std::map<std::array<int64_t, 2>, Kind> kinds_;
     std::vector<Tensor>                    tensors_;
@@ -248,28 +277,104 @@ private:
     std::vector<uint64_t> used_;   // one bit per index
 };
 
-void Chunked::merge(const Plan &, const Unit & unit, std::span<const Piece> pieces, float * update)
-    const {
+// The means of a unit's chunks.
+class Chunked::Means {
+public:
+    Means(const Chunked & replicator, const Unit & unit, std::span<const Piece> pieces)
+        : replicator_(replicator), kind_(*replicator.tensors_[unit.tensor].kind), pieces_(pieces),
+          one_(make_sparse(kind_.k)), adder_(kind_.n) {
+        for (const Piece & piece : pieces) {
+            all_ += replicator.mean_ == Mean::of_all ? piece.weight : 0.0;
+        }
+    }
+
+    void take(int64_t chunk, Sparse & mean) {
+        for (const Piece & piece : pieces_) {
+            replicator_.decode(kind_, piece.bytes + chunk * kind_.code.bytes(), one_);
+            adder_.add(one_, piece);
+        }
+        adder_.take(all_, mean);
+    }
+
+private:
+    const Chunked &        replicator_;
+    const Kind &           kind_;
+    std::span<const Piece> pieces_;
+    Sparse                 one_;
+    Adder                  adder_;
+    double                 all_ = 0.0;
+};
+
+// Writes the elements of a unit's chunks, whose coefficients next(chunk, out) tells.
+template <class Next>
+void Chunked::restore(const Unit & unit, float * update, Next next) const {
     const Tensor &      tensor    = tensors_[unit.tensor];
-    const Kind &        kind      = *tensor.kind;
-    const Transform &   transform = *kind.transform;
+    const Transform &   transform = *tensor.kind->transform;
     const LaneBuffer    work(transform.scratch_size());
     std::vector<Sparse> merged(transform.batch());
-    Sparse              one = make_sparse(kind.k);
-    Adder               adder(kind.n);
-    double              all = 0.0;
-    for (const Piece & piece : pieces) {
-        all += mean_ == Mean::of_all ? piece.weight : 0.0;
-    }
     each_batch(unit, [&](int64_t first, int64_t n, int64_t offset) {
         for (int64_t b = 0; b < n; ++b) {
-            for (const Piece & piece : pieces) {
-                decode(kind, piece.bytes + (first + b) * kind.code.bytes(), one);
-                adder.add(one, piece);
-            }
-            adder.take(all, merged[b]);
+            next(first + b, merged[b]);
         }
         transform.restore(merged.data(), n, update + offset, tensor.stride, work.data());
+    });
+}
+
+void Chunked::merge(const Plan &, const Unit & unit, std::span<const Piece> pieces, float * update)
+    const {
+    Means means(*this, unit, pieces);
+    restore(unit, update, [&](int64_t chunk, Sparse & mean) { means.take(chunk, mean); });
+}
+
+void Chunked::write_mean(
+    const Plan &, const Unit & unit, std::span<const Piece> pieces, Bytes & out
+) const {
+    Means  means(*this, unit, pieces);
+    Sparse mean;
+    for (int64_t chunk = 0; chunk < n_chunks(unit); ++chunk) {
+        means.take(chunk, mean);
+        const ChunkCode code  = mean_code(unit, mean.index.size());
+        const size_t    begin = out.size();
+        out.resize(begin + kCountBytes + static_cast<size_t>(code.bytes()));
+        put(out.data() + begin, static_cast<uint16_t>(code.k() - 1));
+        code.encode(
+            mean.index.data(), mean.value.data(), out.data() + begin + kCountBytes,
+            mean.value.data()
+        );
+    }
+}
+
+const char *
+Chunked::check_mean(const Plan &, const Unit & unit, std::span<const uint8_t> & in) const {
+    Sparse mean;
+    for (int64_t chunk = 0; chunk < n_chunks(unit); ++chunk) {
+        if (in.size() < kCountBytes) {
+            return "the mean is too short";
+        }
+        const int64_t n = int64_t{get<uint16_t>(in.data())} + 1;
+        if (n > tensors_[unit.tensor].kind->n) {
+            return "the mean of a chunk has too many coefficients";
+        }
+        const ChunkCode code = mean_code(unit, static_cast<size_t>(n));
+        const size_t    size = kCountBytes + static_cast<size_t>(code.bytes());
+        if (in.size() < size) {
+            return "the mean is too short";
+        }
+        if (const char * why = decode(code, in.data() + kCountBytes, mean)) {
+            return why;
+        }
+        in = in.subspan(size);
+    }
+    return nullptr;
+}
+
+void Chunked::read_mean(const Plan &, const Unit & unit, const uint8_t * bytes, float * update)
+    const {
+    restore(unit, update, [&](int64_t, Sparse & mean) {
+        const ChunkCode code = mean_code(unit, size_t{get<uint16_t>(bytes)} + 1);
+        const char *    why  = decode(code, bytes + kCountBytes, mean);
+        GT_CHECK(why == nullptr, "a mean was not checked");
+        bytes += kCountBytes + code.bytes();
     });
 }
 

@@ -6,7 +6,6 @@
 #include "optim/tables.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 namespace gt {
@@ -96,16 +95,14 @@ public:
 
     const char * check(const Plan & plan, const Unit & unit, const uint8_t * bytes, double & norm2)
         const override {
-        const char * why = nullptr;
-        float        x[kLargestGroup];
+        const char *       why = nullptr;
+        std::vector<float> row;
         each_row(plan, unit, [&](std::span<const int64_t>, int64_t n) {
-            each_group(wire_, n, [&](int64_t, int64_t count, int64_t before) {
-                const char * bad = decode_group(wire_, Group::dense, bytes + before, count, x);
-                why              = bad != nullptr ? bad : why;
-                for (int64_t j = 0; bad == nullptr && j < count; ++j) {
-                    norm2 += static_cast<double>(x[j]) * x[j];
-                }
-            });
+            const char * bad = decode_row(wire_, bytes, n, row);
+            why              = bad != nullptr ? bad : why;
+            for (int64_t j = 0; bad == nullptr && j < n; ++j) {
+                norm2 += static_cast<double>(row[j]) * row[j];
+            }
             bytes += dense_bytes(wire_, n);
         });
         return why;
@@ -113,21 +110,53 @@ public:
 
     void merge(const Plan & plan, const Unit & unit, std::span<const Piece> pieces, float * update)
         const override {
-        const TensorShape & shape = shapes_[unit.tensor];
-        std::memset(update, 0, (unit.end - unit.begin) * shape.cols * sizeof(float));
-        double total = 0.0;
-        for (const Piece & piece : pieces) {
-            total += piece.weight;
-        }
-        std::vector<float> row;
-        int64_t            done = 0;
-        each_row(plan, unit, [&](std::span<const int64_t> at, int64_t n) {
-            row.resize(n);
-            each_group(wire_, n, [&](int64_t i, int64_t count, int64_t before) {
-                mean_of_group(wire_, pieces, done + before, count, total, &row[i]);
-            });
+        set_zero(unit, update);
+        each_mean(plan, unit, pieces, [&](std::span<const int64_t> at, std::vector<float> & row) {
             scatter(row, at, update);
-            done += dense_bytes(wire_, n);
+        });
+    }
+
+    void write_mean(
+        const Plan & plan, const Unit & unit, std::span<const Piece> pieces, Bytes & out
+    ) const override {
+        const Wire wire = mean_wire(wire_, Group::dense);
+        each_mean(plan, unit, pieces, [&](std::span<const int64_t>, std::vector<float> & row) {
+            const auto   n  = static_cast<int64_t>(row.size());
+            const size_t at = out.size();
+            out.resize(at + static_cast<size_t>(dense_bytes(wire, n)));
+            each_group(wire, n, [&](int64_t i, int64_t count, int64_t before) {
+                uint8_t * to = out.data() + at + before;
+                encode_group(wire, Group::dense, &row[i], count, to, &row[i]);
+            });
+        });
+    }
+
+    const char *
+    check_mean(const Plan & plan, const Unit & unit, std::span<const uint8_t> & in) const override {
+        const char *       why = nullptr;
+        std::vector<float> row;
+        each_row(plan, unit, [&](std::span<const int64_t>, int64_t n) {
+            const auto size = static_cast<size_t>(dense_bytes(mean_wire(wire_, Group::dense), n));
+            if (why == nullptr && in.size() < size) {
+                why = "the mean is too short";
+            }
+            if (why == nullptr) {
+                why = decode_row(mean_wire(wire_, Group::dense), in.data(), n, row);
+                in  = in.subspan(size);
+            }
+        });
+        return why;
+    }
+
+    void read_mean(const Plan & plan, const Unit & unit, const uint8_t * bytes, float * update)
+        const override {
+        set_zero(unit, update);
+        std::vector<float> row;
+        each_row(plan, unit, [&](std::span<const int64_t> at, int64_t n) {
+            const char * why = decode_row(mean_wire(wire_, Group::dense), bytes, n, row);
+            GT_CHECK(why == nullptr, "a mean was not checked");
+            scatter(row, at, update);
+            bytes += dense_bytes(mean_wire(wire_, Group::dense), n);
         });
     }
 
@@ -154,6 +183,42 @@ private:
             const int64_t offset = (row - unit.begin) * shape.cols;
             fn(std::span(&offset, 1), shape.cols);
         }
+    }
+
+    // Returns null, or why the bytes of a row of n values are invalid.
+    static const char *
+    decode_row(Wire wire, const uint8_t * bytes, int64_t n, std::vector<float> & row) {
+        const char * why = nullptr;
+        row.resize(n);
+        each_group(wire, n, [&](int64_t i, int64_t count, int64_t before) {
+            const char * bad = decode_group(wire, Group::dense, bytes + before, count, &row[i]);
+            why              = bad != nullptr ? bad : why;
+        });
+        return why;
+    }
+
+    // Calls fn(offsets, mean) for each row, as each_row does.
+    template <class Fn>
+    void
+    each_mean(const Plan & plan, const Unit & unit, std::span<const Piece> pieces, Fn fn) const {
+        double total = 0.0;
+        for (const Piece & piece : pieces) {
+            total += piece.weight;
+        }
+        std::vector<float> row;
+        int64_t            done = 0;
+        each_row(plan, unit, [&](std::span<const int64_t> at, int64_t n) {
+            row.resize(n);
+            each_group(wire_, n, [&](int64_t i, int64_t count, int64_t before) {
+                mean_of_group(wire_, pieces, done + before, count, total, &row[i]);
+            });
+            fn(at, row);
+            done += dense_bytes(wire_, n);
+        });
+    }
+
+    void set_zero(const Unit & unit, float * update) const {
+        std::fill_n(update, (unit.end - unit.begin) * shapes_[unit.tensor].cols, 0.0f);
     }
 
     static void

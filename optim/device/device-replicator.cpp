@@ -39,6 +39,7 @@ void DeviceReplicator::begin(const Replicator & replicator, Wire wire, const Pla
 }
 
 void DeviceReplicator::receive(const std::function<std::vector<Piece>(int unit)> & pieces) {
+    means_ = nullptr;
     // of all messages: the bytes of our units
     std::vector<Bytes> contents;
     std::vector<Piece> terms;  // weight and scale
@@ -66,6 +67,26 @@ void DeviceReplicator::receive(const std::function<std::vector<Piece>(int unit)>
     }
     n_      = static_cast<int>(terms.size());
     pieces_ = table_.put(table);
+}
+
+void DeviceReplicator::receive(const Inbox & inbox) {
+    if (inbox.in_shares()) {
+        means_ = &inbox;
+    } else {
+        receive([&](int unit) { return inbox.pieces(unit); });
+    }
+}
+
+void DeviceReplicator::merge(int tensor, float * update) {
+    if (!means_) {
+        merge_pieces(tensor, update);
+        return;
+    }
+    std::vector<float> mean(static_cast<size_t>(size(tensor)), 0.0f);
+    units_.run(tensors_[tensor].units, [&](int i, float *) {
+        means_->merge(i, mean.data() + units_.offset(units_.all()[i]));
+    });
+    device_.write(update, mean.data(), mean.size() * sizeof(float));
 }
 
 namespace {
@@ -101,7 +122,7 @@ public:
         }
     }
 
-    void merge(int tensor, float * update) override {
+    void merge_pieces(int tensor, float * update) override {
         const cuda::Rows & rows = rows_[tensor];
         if (n_sent_[tensor] < size(tensor)) {
             device_.kernels().set_zero(
@@ -232,7 +253,7 @@ public:
         );
     }
 
-    void merge(int tensor, float * update) override {
+    void merge_pieces(int tensor, float * update) override {
         cuda::DemoChunks chunks = chunks_[tensor];
         chunks.total            = dct_ ? 0.0 : total();
         device_.kernels().demo_merge(nullptr, chunks, pieces(tensor), n_pieces(), update);

@@ -6,7 +6,7 @@
 #include "ggml-train/cuda/table.h"
 #include "optim/device/room.h"
 #include "optim/math/units.h"
-#include "optim/wire/replicator.h"
+#include "optim/wire/inbox.h"
 
 #include <functional>
 
@@ -24,18 +24,21 @@ public:
     const std::vector<int> & units(int tensor) const { return tensors_[tensor].units; }
     int64_t                  bytes() const { return bytes_; }
 
-    // Copies messages to the device, for merge. pieces: of a unit, in commit order.
+    // Copies messages to the device, for merge. pieces: of a unit, in commit order. The means of a round in
+    // shares are decoded on the host, so that inbox must live until they are merged.
     void receive(const std::function<std::vector<Piece>(int unit)> & pieces);
+    void receive(const Inbox & inbox);
+
+    // As Replicator::merge: writes zero where nothing travels.
+    void merge(int tensor, float * update);
 
     // Whether states are laid out as tensors, and not chunk after chunk.
     virtual bool in_elements() const = 0;
 
-    // As Replicator::extract, give_back and merge; the fold covers the whole tensor, and merge writes zero where
-    // nothing travels. Addresses are the device's; states and updates begin with the tensor's shard.
-    // message: the bytes of all units.
+    // As Replicator::extract and give_back; the fold covers the whole tensor. Addresses are the device's; states
+    // and updates begin with the tensor's shard. message: the bytes of all units.
     virtual void extract(int tensor, const Fold & fold, float * state, uint8_t * message) = 0;
     virtual void give_back(int unit, const uint8_t * message, float * state)              = 0;
-    virtual void merge(int tensor, float * update)                                        = 0;
 
 protected:
     struct Tensor {
@@ -44,7 +47,8 @@ protected:
     };
 
     // Called by begin, when units and places are known.
-    virtual void prepare(Wire wire, const Plan & plan) = 0;
+    virtual void prepare(Wire wire, const Plan & plan)    = 0;
+    virtual void merge_pieces(int tensor, float * update) = 0;
 
     int64_t                 size(int tensor) const;  // floats of this rank's shard
     const cuda::DemoPiece * pieces(int tensor) const { return pieces_ + int64_t{n_} * tensor; }
@@ -63,6 +67,7 @@ private:
     Room                    table_{device_, "a round's messages"};
     const cuda::DemoPiece * pieces_ = nullptr;  // n_ for each tensor
     int                     n_      = 0;
+    const Inbox *           means_  = nullptr;  // of a round in shares
     double                  total_  = 0.0;
 };
 

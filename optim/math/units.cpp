@@ -50,6 +50,7 @@ Units::Units(
         shapes_.push_back(shape_of(param));
         const TensorShape & shape = shapes_.back();
         const int64_t       step  = cut_rows(shape, chunk, whole_matrices);
+        const int64_t       fine  = cut_rows(shape, chunk, false);
         const int64_t       n_own = (param.row_end - param.row_begin) * shape.cols;
         GT_CHECK(
             param.row_begin % step == 0 &&
@@ -68,6 +69,10 @@ Units::Units(
                 largest_ = std::max(largest_, size(unit));
             }
             all_.push_back(unit);
+            for (int64_t at = unit.begin; at < unit.end; at += fine) {
+                slices_.push_back({unit.tensor, at, std::min(unit.end, at + fine)});
+            }
+            first_slices_.push_back(static_cast<int>(slices_.size()));
         }
     }
     indices_.resize(all_.size());

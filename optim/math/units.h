@@ -27,6 +27,11 @@ public:
     const std::vector<int> &  owned() const { return owned_; }
     bool                      owns_all() const { return owned_.size() == all_.size(); }
 
+    // Units of whole matrices cut further, into rows that have their own bytes in a message; and the first
+    // of each unit's, the last entry is their number.
+    const std::vector<Unit> & slices() const { return slices_; }
+    const std::vector<int> &  first_slices() const { return first_slices_; }
+
     int64_t size(const Unit & unit) const {
         return (unit.end - unit.begin) * shapes_[unit.tensor].cols;
     }
@@ -37,20 +42,19 @@ public:
     // Zeros in the shape of this rank's shards.
     std::vector<std::vector<float>> make_state() const;
 
-    // Calls fn(i, room) for each unit i, owned by this rank or of the whole model, on all threads, with
+    // Calls fn(i, room) for each unit i, owned by this rank, of the whole model or some, on all threads, with
     // IEEE rounding and denormals whatever mode other libraries have set. room: thread-local memory for
     // as many floats as the largest owned unit has.
     using Work = std::function<void(int i, float * room)>;
     void run_owned(const Work & fn) const { run(owned_, fn); }
     void run_all(const Work & fn) const { run(indices_, fn); }
-
-private:
     void run(std::span<const int> which, const Work & fn) const;
 
+private:
     std::vector<ParamView> params_;
     Shapes                 shapes_;
-    std::vector<Unit>      all_;
-    std::vector<int>       owned_, indices_;
+    std::vector<Unit>      all_, slices_;
+    std::vector<int>       owned_, indices_, first_slices_{0};
     int64_t                largest_ = 0;
     Workers &              workers_;
 

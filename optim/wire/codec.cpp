@@ -10,18 +10,17 @@ namespace gt {
 
 static constexpr char    kMagic[4] = {'g', 't', 'm', '1'};
 static constexpr uint8_t kFormat   = 1;
-static constexpr uint8_t kPart     = 1;
 static constexpr int64_t kRowBytes = 24;
 
 Bytes blank_update(const UpdateHead & head, std::span<const PartRows> rows) {
-    GT_CHECK(head.is_part || rows.empty(), "only a part has a table of rows");
+    GT_CHECK(head.is_part() || rows.empty(), "only a part has a table of rows");
     Bytes     update(kHeadBytes + head.n_content + rows.size() * kRowBytes, 0);
     uint8_t * at = update.data();
     std::memcpy(at, kMagic, 4);
     at[4] = kFormat;
     at[5] = head.replicator;
     at[6] = static_cast<uint8_t>(head.wire);
-    at[7] = head.is_part ? kPart : 0;
+    at[7] = static_cast<uint8_t>(head.kind);
     put(at + 8, head.layout);
     put(at + 16, head.step);
     put(at + 24, head.lr);
@@ -49,18 +48,18 @@ std::optional<UpdateHead> read_head(std::span<const uint8_t> update, std::string
     UpdateHead head{
         .replicator = at[5],
         .wire       = static_cast<Wire>(at[6]),
-        .is_part    = at[7] == kPart,
+        .kind       = static_cast<UpdateKind>(at[7]),
         .layout     = get<uint64_t>(at + 8),
         .step       = get<uint64_t>(at + 16),
         .lr         = get<float>(at + 24),
         .n_content  = get<uint64_t>(at + 32)};
     const uint64_t n_rest = update.size() - kHeadBytes;
-    if (at[6] > static_cast<uint8_t>(Wire::q1) || (at[7] & ~kPart) != 0 ||
+    if (at[6] > static_cast<uint8_t>(Wire::q1) || at[7] > 4 || at[7] == 3 ||
         get<uint32_t>(at + 28) != 0) {
         why = "unknown wire type or flags";
     } else if (!std::isfinite(head.lr) || head.lr < 0.0f || std::signbit(head.lr)) {
         why = "the learning rate is negative, NaN or Inf";
-    } else if (head.is_part ? head.n_content > n_rest : head.n_content != n_rest) {
+    } else if (head.is_part() ? head.n_content > n_rest : head.n_content != n_rest) {
         why = "the length differs from the one in the head";
     } else {
         return head;
@@ -82,7 +81,7 @@ std::vector<std::vector<RankRows>> rows_by_tensor(std::span<const Bytes> parts) 
     for (const Bytes & part : parts) {
         std::string why;
         const auto  head = read_head(part, why);
-        if (!head || !head->is_part) {
+        if (!head || !head->is_part()) {
             throw Error("joining parts: " + (head ? "one is not a part" : why));
         }
         const uint8_t * content = part.data() + kHeadBytes;
@@ -118,7 +117,7 @@ Bytes join_parts(std::span<const Bytes> parts) {
     if (!first) {
         throw Error("joining parts: " + (parts.empty() ? "there are no parts" : why));
     }
-    if (parts.size() == 1 && !first->is_part) {
+    if (parts.size() == 1 && !first->is_part()) {
         return parts[0];
     }
     auto     tensors = rows_by_tensor(parts);
@@ -137,7 +136,7 @@ Bytes join_parts(std::span<const Bytes> parts) {
         }
     }
     UpdateHead head  = *first;
-    head.is_part     = false;
+    head.kind        = UpdateKind::update;
     head.n_content   = total;
     Bytes     update = blank_update(head);
     uint8_t * to     = update.data() + kHeadBytes;

@@ -9,6 +9,7 @@
 //        5     1  replicator: its id in tables.cpp
 //        6     1  wire type: 0 fp32, 1 fp16, 2 q8, 3 q4, 4 q2, 5 q1
 //        7     1  flags: bit 0: a part, from one rank of a host; never leaves the host
+//                        bit 1: a share of an update, bit 2: a mean of shares; content: see shares.h
 //        8     8  layout: digest of tensor names, shapes and settings; differs between runs
 //       16     8  step
 //       24     4  learning rate of the step, float
@@ -32,14 +33,18 @@ namespace gt {
 
 constexpr int64_t kHeadBytes = 40;
 
+enum class UpdateKind : uint8_t { update = 0, part = 1, share = 2, mean = 4 };
+
 struct UpdateHead {
-    uint8_t  replicator = 0;
-    Wire     wire       = Wire::fp32;
-    bool     is_part    = false;
-    uint64_t layout     = 0;
-    uint64_t step       = 0;
-    float    lr         = 0.0f;
-    uint64_t n_content  = 0;
+    uint8_t    replicator = 0;
+    Wire       wire       = Wire::fp32;
+    UpdateKind kind       = UpdateKind::update;
+    uint64_t   layout     = 0;
+    uint64_t   step       = 0;
+    float      lr         = 0.0f;
+    uint64_t   n_content  = 0;
+
+    bool is_part() const { return kind == UpdateKind::part; }
 };
 
 struct PartRows {

@@ -36,7 +36,7 @@ static Bytes join_kept(std::span<const Bytes> of_ranks) {
     for (const Bytes & kept : of_ranks) {
         std::string why;
         const auto  head = read_head(kept, why);
-        if (head && !head->is_part) {
+        if (head && !head->is_part()) {
             return kept;
         }
     }

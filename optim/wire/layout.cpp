@@ -34,11 +34,11 @@ Part Layout::part(uint64_t step) const {
 
 Bytes Layout::blank(const Part & part, uint64_t step, float lr) const {
     UpdateHead head = head_;
-    head.is_part    = !units_.owns_all();
+    head.kind       = units_.owns_all() ? UpdateKind::update : UpdateKind::part;
     head.step       = step;
     head.lr         = lr;
     head.n_content  = static_cast<uint64_t>(part.size - kHeadBytes);
-    if (!head.is_part) {
+    if (!head.is_part()) {
         return blank_update(head);
     }
     std::vector<PartRows> rows;
@@ -60,7 +60,7 @@ Bytes Layout::part_of(const Part & part, uint64_t step, Bytes update) const {
             "of its run"
         );
     }
-    if (head->is_part || units_.owns_all()) {
+    if (head->is_part() || units_.owns_all()) {
         return update;
     }
     const std::vector<int64_t> from = offsets(part.plan);

@@ -51,6 +51,18 @@ public:
     virtual void merge(
         const Plan & plan, const Unit & unit, std::span<const Piece> pieces, float * update
     ) const = 0;
+
+    // The mean of a round that hosts have averaged in shares (shares.h), of a unit or a slice of one: in the
+    // type mean_wire. write_mean appends it to `out`; check_mean returns why the bytes at the beginning of
+    // `in` are invalid, or null, and moves `in` behind them; read_mean writes it in elements.
+    virtual void write_mean(
+        const Plan & plan, const Unit & unit, std::span<const Piece> pieces, Bytes & out
+    ) const = 0;
+    [[nodiscard]] virtual const char *
+    check_mean(const Plan & plan, const Unit & unit, std::span<const uint8_t> & in) const = 0;
+    virtual void read_mean(
+        const Plan & plan, const Unit & unit, const uint8_t * bytes, float * update
+    ) const = 0;
 };
 
 // False for a message of ours that had NaN or Inf: all hosts refused it, so nothing is given back.

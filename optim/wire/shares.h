@@ -1,42 +1,54 @@
-// optim/wire/shares.h — averages dense updates (full, diloco) in shares: a butterfly over any store.
+// optim/wire/shares.h — averages the updates of a round in shares: a butterfly over any store.
 //
-// With n hosts, host j fetches share j of every update, averages it and publishes the mean; then all
-// fetch n means instead of n whole updates. The means joined are an update of the same wire type; applying it
-// alone gives the result of applying all updates: bit for bit in fp32, else with a mean that is rounded once
-// more. What that rounds away is lost: no residual keeps it. These are pure functions: any host can recompute
-// a share, and the mean of a value does not depend on where shares are cut. Norms are not clipped: that of a
-// whole update is not known here, and the norm of a share varies between honest hosts.
+// An update is cut between slices (math/units.h) into shares of nearly equal size. One host fetches share j
+// of every update and publishes its mean; then all fetch the means instead of all updates. A mean is rounded
+// once more, to mean_wire of the update's type. What that leaves out is lost: no residual keeps it. These are pure
+// functions: any host can recompute a mean, and that of a slice does not depend on where shares are cut.
 //
-// A share: the 40 bytes of the update's head, then first and end group (8 bytes each), then those
-// groups as in the update. A mean: the same.
+// Norms are clipped as those of whole updates (clip_scales): the sender tells the norm of its update with each
+// share, and a share of a larger norm is refused. So a liar gains at most a factor of sqrt(number of shares).
+//
+// A share and a mean have the head of an update (codec.h) and in its content:
+//
+//   offset bytes
+//        0     8  first slice
+//        8     8  end slice
+//       16     8  double; a share: the norm of the whole update; a mean: the effective number of updates
+//       24     n  a share: the slices as in the update; a mean: of each slice the mean square of the updates'
+//                 norms (double), then its mean (Replicator::write_mean)
 #pragma once
 
-#include "optim/math/chunk.h"
-
-#include <optional>
+#include "optim/wire/layout.h"
 
 namespace gt {
 
-// Splits an update into n shares of nearly equal size, cut between groups of 64 values. Throws Error if
-// the update is invalid.
-std::vector<Bytes>
-split_shares(const std::vector<ParamView> & params, std::span<const uint8_t> update, int n);
+// Splits an update into n shares. Throws Error if it does not fit the layout.
+std::vector<Bytes> split_shares(const Layout & layout, std::span<const uint8_t> update, int n);
 
-// The mean of the same share of several updates, in commit order. weights: samples of each.
-// Returns nothing and the reason in `why` if a share is malformed or differs from the others.
-std::optional<Bytes> mean_share(
-    const std::vector<ParamView> & params,
-    std::span<const Bytes>         shares,
-    std::span<const uint64_t>      weights,
-    std::string &                  why
+// The mean of the same share of several updates, in commit order; clip: see clip_scales. Malformed shares and
+// those that differ from most in step, rate or slices are left out. Nothing: all are.
+std::optional<Bytes>
+mean_of_shares(const Layout & layout, std::span<const Message> shares, float clip);
+
+// One slice of a mean.
+struct SliceMean {
+    const uint8_t * bytes       = nullptr;  // null: zero, its share was refused
+    double          mean_square = 0.0;
+};
+
+// Reads the mean of share j of n into `slices`, one for each of the layout's. Returns the effective number of
+// updates; or 0 and the reason in `why`: the slices are then unchanged. REQUIRES: its head was read.
+double read_mean(
+    const Layout &           layout,
+    const Plan &             plan,
+    std::span<const uint8_t> mean,
+    int                      j,
+    int                      n,
+    std::vector<SliceMean> & slices,
+    std::string &            why
 );
 
-// Joins the means, in order of their share, into an update; nothing and the reason if they don't fit.
-std::optional<Bytes> join_means(std::span<const Bytes> means, std::string & why);
-
-// All of it: what the hosts of a run make of a round. REQUIRES: the messages are valid, at least one.
-Bytes mean_update(
-    const std::vector<ParamView> & params, std::span<const Message> messages, int n_shares
-);
+// (sum of weights)^2 / sum of squared weights.
+double n_effective(std::span<const Piece> pieces);
 
 }  // namespace gt

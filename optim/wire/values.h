@@ -22,6 +22,8 @@
 
 #include "ggml-train/base/base.h"
 
+#include <algorithm>
+
 namespace gt {
 
 enum class Wire : uint8_t { fp32 = 0, fp16 = 1, q8 = 2, q4 = 3, q2 = 4, q1 = 5 };
@@ -34,6 +36,13 @@ constexpr int64_t dense_group(Wire wire) {
 }
 
 int64_t group_bytes(Wire wire, Group kind, int64_t n);
+
+// The type of a mean of values of a type. No host keeps what its rounding leaves out: the narrowest with which the
+// loss is that of everybody's messages (tests/bench/converge.cpp). Coefficients of one chunk differ by orders of
+// magnitude, and Muon makes small ones large: they need more than equidistant levels.
+constexpr Wire mean_wire(Wire wire, Group kind) {
+    return kind == Group::sparse ? std::min(wire, Wire::fp16) : wire <= Wire::q8 ? wire : Wire::q4;
+}
 
 // Writes group_bytes to `out`, and the values a receiver will decode to `restored` (may be x itself).
 // A group with a NaN, an Inf or a magnitude above 2^30 is encoded as an invalid group, restored as 0.

@@ -3,7 +3,6 @@
 #include "optim/optim.h"
 #include "optim/wire/codec.h"
 #include "optim/wire/indices.h"
-#include "optim/wire/shares.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -25,8 +24,8 @@ static void require(bool condition) {
     }
 }
 
-// Weights stay finite whatever a round of one message holds.
-static void apply_message(const OptimOptions & options, uint64_t step, const Bytes & message) {
+// Weights stay finite whatever a round holds.
+static void apply_round(const OptimOptions & options, const Round & round) {
     static Workers                  workers(1);
     std::vector<std::vector<float>> weight, grad;
     auto                            params = make_params();
@@ -40,7 +39,7 @@ static void apply_message(const OptimOptions & options, uint64_t step, const Byt
         params[t].grad   = grad[t];
     }
     const auto optimizer = make_optimizer(options, params, workers);
-    optimizer->apply({.step = step, .messages = {{"x", 3, message}}});
+    optimizer->apply(round);
     for (const auto & tensor : weight) {
         for (const float x : tensor) {
             require(std::isfinite(x));
@@ -78,23 +77,31 @@ static void fuzz_indices(std::span<const uint8_t> input) {
 }
 
 static void fuzz_shares(std::span<const uint8_t> input) {
-    const OptimOptions options{.replicator = "full", .wire = "q8"};
-    std::string        why;
-    const Bytes        share(input.begin(), input.end());
-    const Bytes        shares[]  = {share, share};
-    const uint64_t     weights[] = {1, 2};
-    (void) mean_share(make_params(), shares, weights, why);
-    (void) join_means(shares, why);
-    // and one with a valid head
-    const Bytes message = with_content(options, input);
-    if (check_message(options, make_params(), 0, message).empty()) {
-        auto parts = split_shares(make_params(), message, 2);
-        if (!input.empty()) {
-            parts[0][40 + input[0] % 16] ^= 1;  // other bounds
+    const OptimOptions options{.replicator = input[0] % 2 == 0 ? "demo" : "loco", .fragments = 1};
+    const Shares       codec(options, make_params());
+    const auto         mean_of = [&](const Bytes & share) {
+        const Message messages[] = {{.host = "a", .bytes = share}, {.host = "b", .bytes = share}};
+        return codec.mean(messages);
+    };
+    const Bytes bytes(input.begin(), input.end());
+    (void) mean_of(bytes);
+    // a valid share and its mean, with a few bytes changed
+    const Bytes message = with_content(options, {});
+    const auto  change  = [&](Bytes in) {
+        for (size_t i = 2; i + 2 < input.size(); i += 3) {
+            in[(input[i] | size_t{input[i + 1]} << 8) % in.size()] ^= input[i + 2];
         }
-        (void
-        ) mean_share(make_params(), std::span(parts).first(1), std::span(weights).first(1), why);
-    }
+        return in;
+    };
+    const std::vector<Bytes> shares = codec.split(message, 2);
+    const size_t             j      = input[1] % 2;
+    const auto               mean   = mean_of(change(shares[j]));
+    Round                    round{.in_shares = true};
+    round.messages          = {{.bytes = *mean_of(shares[0])}, {.bytes = *mean_of(shares[1])}};
+    round.messages[j].bytes = mean ? *mean : change(round.messages[j].bytes);
+    apply_round(options, round);
+    round.messages[j].bytes = bytes;
+    apply_round(options, round);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
@@ -128,7 +135,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         .top_k         = 5,
         .every         = 1,
         .clip_messages = choice > 127 ? 0.5f : 2.0f};
-    apply_message(options, 0, bytes);
-    apply_message(options, 0, with_content(options, input));
+    apply_round(options, {.messages = {{"x", 3, bytes}}});
+    apply_round(options, {.messages = {{"x", 3, with_content(options, input)}}});
     return 0;
 }

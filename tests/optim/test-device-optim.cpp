@@ -237,6 +237,11 @@ TEST_CASE("every_replicator_on_a_device_does_what_it_does_on_the_host", "[device
     SECTION("full") {
         options = {.replicator = "full"};
     }
+    SECTION("in shares") {
+        options.replicator = GENERATE("loco", "demo", "random", "sparseloco");
+        options.every      = 1;
+        options.shares     = 3;
+    }
     SimModel          model, others;
     Twins             twins(model, options);
     Workers           workers(1);
@@ -263,7 +268,10 @@ TEST_CASE("every_replicator_on_a_device_does_what_it_does_on_the_host", "[device
         if (step > 4 && !want.empty()) {
             round.messages.push_back({"b", 5, from_other});
         }
-        const Round & due = options.overlap > 0 ? travelling : round;
+        Round due = options.overlap > 0 ? travelling : round;
+        if (options.shares > 0 && !due.messages.empty()) {
+            due = Shares(options, others.params(options)).mean_round(due, 3);
+        }
         for (Optimizer * optimizer : both) {
             if (!due.has_mine && due.step > 0) {
                 optimizer->take_back(due.step);
@@ -278,6 +286,9 @@ TEST_CASE("every_replicator_on_a_device_does_what_it_does_on_the_host", "[device
         size_t received = want.size();  // a message that is taken back, too
         for (const Message & message : due.messages) {
             received += message.bytes.size();
+        }
+        for (const auto & weight : model.weight) {  // means are decoded on the host
+            received += due.in_shares ? weight.size() * sizeof(float) : 0;
         }
         CHECK(twins.device.n_written - n_written < received + 16'000);
         twins.check_equal();

@@ -1,5 +1,4 @@
 // Invariants of every replicator: all hosts have equal bits, a restart changes nothing, no update is lost.
-#include "optim/wire/shares.h"
 #include "tests/catch.h"
 #include "tests/optim/optim-sim.h"
 
@@ -344,67 +343,6 @@ TEST_CASE("a_round_may_travel_for_several_steps_and_a_restart_meanwhile_changes_
                 CHECK(same_bits(run.hosts[h]->model.weight, twin.hosts[h]->model.weight));
                 CHECK(save(*run.hosts[h]->optimizer) == save(*twin.hosts[h]->optimizer));
             }
-        }
-    }
-}
-
-// Rounds each group of a tensor to a wire type.
-static std::vector<float> rounded(std::vector<float> x, const TensorShape & shape, Wire wire) {
-    const int64_t width = shape.is_vector ? shape.size() : shape.cols, group = dense_group(wire);
-    Bytes         bytes(static_cast<size_t>(group_bytes(wire, Group::dense, group)));
-    for (int64_t row = 0; row < shape.size(); row += width) {
-        for (int64_t at = 0; at < width; at += group) {
-            float * values = x.data() + row + at;
-            encode_group(
-                wire, Group::dense, values, std::min(group, width - at), bytes.data(), values
-            );
-        }
-    }
-    return x;
-}
-
-// Rounded once more, to the wire type of the messages.
-TEST_CASE("shares_of_dense_messages_average_to_the_mean_of_the_whole_ones") {
-    Workers workers(2);
-    for (const char * replicator : {"full", "diloco"}) {
-        for (const char * wire : {"fp32", "fp16", "q8", "q4", "q2"}) {
-            INFO(replicator << " " << wire);
-            // the plain mean becomes the weights
-            const OptimOptions options{
-                .replicator     = replicator,
-                .rule           = "sgd",
-                .wire           = wire,
-                .every          = 1,
-                .outer_lr       = 1.0f,
-                .outer_momentum = 0.0f,
-                .weight_decay   = 0.0f,
-                .clip_messages  = 0.0f};
-            auto  hosts = sim_hosts(3, options, workers);
-            Round round{.step = 0, .has_mine = true};
-            for (auto & host : hosts) {
-                round.messages.push_back({"h", sim_weight(host->id), host->prepare(0, 1.0f)});
-            }
-            const auto  params = hosts[0]->model.params(options);
-            const Bytes joined = mean_update(params, round.messages, 5);
-            CHECK(joined == mean_update(params, round.messages, 3));
-            const auto applied = [&](const Round & one) {
-                SimHost probe(0, options, workers);
-                for (auto & weight : probe.model.weight) {
-                    std::fill(weight.begin(), weight.end(), 0.0f);
-                }
-                probe.optimizer = make_optimizer(options, probe.model.params(options), workers);
-                probe.optimizer->apply(one);
-                return probe.model.weight;
-            };
-            const auto whole = applied(round);
-            const auto mean =
-                applied({.step = 0, .messages = {{"mean", 9, joined}}, .has_mine = true});
-            std::string why;
-            const Wire  type = read_head(joined, why)->wire;
-            for (size_t t = 0; t < whole.size(); ++t) {
-                CHECK(mean[t] == rounded(whole[t], shape_of(params[t]), type));
-            }
-            CHECK(digest_of(whole) != digest_of(applied({.step = 0})));
         }
     }
 }

@@ -201,27 +201,45 @@ TEST_CASE("every_option_of_the_optimizer_has_a_flag") {
     };
     o.visit(visit);
     // a new field does not compile here until it is added
-    const auto & [replicator, rule, sign, wire, chunk, density, top_k, rate, decay, subtract, every, seed, fragments, residual_decay, outer_lr, outer_momentum, correction, restore_norm, weight_decay, decay_all, beta1, beta2, eps, moments, muon_momentum, matrix, embedding, vector, clip_messages, overlap, ema] =
+    const auto & [replicator, rule, sign, wire, chunk, density, top_k, rate, decay, subtract, every, seed, fragments, residual_decay, outer_lr, outer_momentum, correction, restore_norm, weight_decay, decay_all, beta1, beta2, eps, moments, muon_momentum, matrix, embedding, vector, clip_messages, shares, overlap, ema] =
         o;
-    for (const void * field :
-         std::initializer_list<const void *>{&replicator,    &rule,
-                                             &sign,          &wire,
-                                             &chunk,         &density,
-                                             &top_k,         &rate,
-                                             &decay,         &subtract,
-                                             &every,         &seed,
-                                             &fragments,     &restore_norm,
-                                             &correction,    &residual_decay,
-                                             &outer_lr,      &outer_momentum,
-                                             &weight_decay,  &decay_all,
-                                             &beta1,         &beta2,
-                                             &eps,           &moments,
-                                             &muon_momentum, &clip_messages,
-                                             &overlap,       &ema,
-                                             &matrix.lr,     &matrix.weight_decay,
-                                             &embedding.lr,  &embedding.weight_decay,
-                                             &vector.lr,     &vector.weight_decay}) {
+    for (const void * field : std::initializer_list<const void *>{
+             &replicator,
+             &rule,
+             &sign,
+             &wire,
+             &chunk,
+             &density,
+             &top_k,
+             &rate,
+             &decay,
+             &subtract,
+             &every,
+             &seed,
+             &fragments,
+             &restore_norm,
+             &correction,
+             &residual_decay,
+             &outer_lr,
+             &outer_momentum,
+             &weight_decay,
+             &decay_all,
+             &beta1,
+             &beta2,
+             &eps,
+             &moments,
+             &muon_momentum,
+             &clip_messages,
+             &shares,
+             &overlap,
+             &ema,
+             &matrix.lr,
+             &matrix.weight_decay,
+             &embedding.lr,
+             &embedding.weight_decay,
+             &vector.lr,
+             &vector.weight_decay}) {
         CHECK(visited.count(field) == 1);
     }
-    CHECK(visited.size() == 34);
+    CHECK(visited.size() == 35);
 }

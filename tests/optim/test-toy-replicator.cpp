@@ -42,6 +42,24 @@ public:
             update[0] += value(piece.bytes) / static_cast<float>(pieces.size());
         }
     }
+    void write_mean(
+        const Plan & plan, const Unit & unit, std::span<const Piece> pieces, Bytes & out
+    ) const override {
+        std::vector<float> update(static_cast<size_t>(size(unit)));
+        merge(plan, unit, pieces, update.data());
+        const auto * bytes = reinterpret_cast<const uint8_t *>(update.data());
+        out.insert(out.end(), bytes, bytes + sizeof(float));
+    }
+    const char *
+    check_mean(const Plan &, const Unit &, std::span<const uint8_t> & in) const override {
+        in = in.subspan(sizeof(float));
+        return nullptr;
+    }
+    void read_mean(const Plan & plan, const Unit & unit, const uint8_t * bytes, float * update)
+        const override {
+        const Piece one{bytes};
+        merge(plan, unit, {&one, 1}, update);
+    }
 
 private:
     static float value(const uint8_t * bytes) {
@@ -76,7 +94,7 @@ TEST_CASE("a_replicator_is_one_file_and_one_row") {
     const OptimOptions options{.replicator = "toy"};
     CHECK(choices(replicator_names(), false).back() == "toy");
     CHECK_NOTHROW(check_options(options));
-    CHECK_FALSE(is_dense(options));
+    CHECK(shares_of(options) == 0);
     CHECK_FALSE(has_kernels(options));
 
     // hosts train together
