@@ -11,7 +11,8 @@ namespace gt {
 
 constexpr size_t kMaxShards    = 4096;
 constexpr int    kFetchThreads = 8;
-constexpr Millis kShardPoll{200};  // one long poll for a shard
+constexpr int    kPatience     = 3;  // commits without an output, until it is made of what is there
+constexpr Millis kShardPoll{200};    // one long poll for a shard
 constexpr Millis kShardPause{50};
 
 Butterfly::Butterfly(
@@ -19,7 +20,7 @@ Butterfly::Butterfly(
     const RunKeys &     keys,
     RoundClient &       client,
     const std::string & host,
-    const DenseCodec &  codec,
+    const ShardCodec &  codec,
     RoundClient::Upload upload,
     Millis              fetch_timeout
 )
@@ -125,7 +126,7 @@ std::vector<std::optional<Bytes>> Butterfly::get_all(const std::vector<Wanted> &
 
 void Butterfly::publish(uint64_t step, uint64_t weight, std::span<const uint8_t> message) {
     const uint64_t           index  = client_.next_index();
-    const std::vector<Bytes> shards = codec_.split(step, message, codec_.n_shards);
+    const std::vector<Bytes> shards = codec_.split(message, codec_.n_shards);
     GT_CHECK(
         static_cast<int>(shards.size()) == codec_.n_shards,
         "split returned another number of shards"
@@ -198,26 +199,7 @@ void Butterfly::take_outputs(const OpenedRound & opened) {
     }
 }
 
-// The most shards that have a mean together with one of them.
-static std::vector<Message>
-most_that_fit(const std::vector<Message> & shards, const DenseCodec & codec) {
-    std::vector<Message> most;
-    for (size_t i = 0; i < shards.size() && 2 * most.size() <= shards.size(); ++i) {
-        std::vector<Message> fit;
-        for (const Message & shard : shards) {
-            const Message pair[] = {shards[i], shard};
-            if (codec.average(pair)) {
-                fit.push_back(shard);
-            }
-        }
-        if (fit.size() > most.size()) {
-            most = std::move(fit);
-        }
-    }
-    return most;
-}
-
-// The mean of input shard `number`, over the hosts whose shard can be fetched. Nothing: of no host.
+// The mean of input shard `number`. Nothing: some can't be fetched, but by others perhaps.
 std::optional<Bytes> Butterfly::average(int number) {
     std::vector<Wanted> wanted;
     for (const auto & of_host : work_->shards) {
@@ -232,15 +214,24 @@ std::optional<Bytes> Butterfly::average(int number) {
             shards.push_back({shard.host, shard.weight, std::move(*values[i])});
         }
     }
-    if (shards.empty()) {
+    if (shards.empty() || (shards.size() < values.size() && work_->n_tries < kPatience)) {
         return std::nullopt;
     }
     auto mean = codec_.average(shards);
-    if (!mean) {
-        const auto fit = most_that_fit(shards, codec_);
-        mean           = fit.empty() ? std::nullopt : codec_.average(fit);
-    }
     return mean ? mean : std::optional(Bytes());  // all bad: an empty mean, so that the round ends
+}
+
+// Several averagers have not fetched all inputs: the store may have lost some, so that we put ours again.
+void Butterfly::put_missing_again(uint64_t index) {
+    const uint64_t  inputs = work_->inputs.commit.index;
+    const MessageId id{inputs, host_, client_.incarnation()};
+    for (int j = 0; j < codec_.n_shards; ++j) {
+        const std::string key   = paths_.shard(id, j);
+        const Bytes *     value = work_->outputs.contains(j) ? nullptr : own(inputs, key);
+        if (value) {
+            upload_(key, *value, index);
+        }
+    }
 }
 
 // Averages the missing shards that are assigned to us, and publishes their digests; an empty list,
@@ -251,7 +242,8 @@ void Butterfly::average_our_share(uint64_t index) {
     }
     const uint64_t inputs = work_->inputs.commit.index;
     WireWriter     list;
-    size_t         n = 0;
+    size_t         n       = 0;
+    uint64_t       n_bytes = 0;
     for (int j = 0; j < codec_.n_shards && !work_->averagers.empty(); ++j) {
         const auto & averager =
             work_->averagers[(static_cast<size_t>(j) + index) % work_->averagers.size()];
@@ -271,6 +263,7 @@ void Butterfly::average_our_share(uint64_t index) {
         list.u16(static_cast<uint64_t>(j));
         list.u64(work_->ours[j].size);
         list.raw(work_->ours[j].digest);
+        n_bytes += work_->ours[j].size;
         ++n;
     }
     WireWriter body;
@@ -278,7 +271,7 @@ void Butterfly::average_our_share(uint64_t index) {
     body.u16(static_cast<uint64_t>(codec_.n_shards));
     body.u16(n);
     body.raw(list.bytes());
-    client_.publish(work_->inputs.commit.step, Phase::outputs, 1, body.bytes());
+    client_.publish(work_->inputs.commit.step, Phase::outputs, 1, body.bytes(), n_bytes);
 }
 
 OpenedRound Butterfly::finish(const OpenedRound & opened) {
@@ -286,7 +279,11 @@ OpenedRound Butterfly::finish(const OpenedRound & opened) {
     for (const auto & [number, shard] : work_->outputs) {
         wanted.push_back({work_->inputs.commit.index, &shard, codec_.n_shards + number});
     }
-    std::vector<Bytes> shards;
+    uint64_t weight = 0;
+    for (const auto & of_host : work_->shards) {
+        weight += of_host[0].weight;
+    }
+    std::vector<Message> means;
     for (auto & bytes : get_all(wanted)) {
         if (!bytes) {  // the store has lost it: load a later checkpoint
             OpenedRound out = work_->inputs;
@@ -294,14 +291,12 @@ OpenedRound Butterfly::finish(const OpenedRound & opened) {
             work_.reset();
             return out;
         }
-        shards.push_back(std::move(*bytes));
+        means.push_back({"", std::max<uint64_t>(weight, 1), std::move(*bytes)});
     }
     OpenedRound out;
-    uint64_t    weight = 0;
-    for (const auto & of_host : work_->shards) {
-        weight += of_host[0].weight;
-    }
-    out.commit = opened.commit;
+    out.messages  = std::move(means);
+    out.in_shares = true;
+    out.commit    = opened.commit;
     out.commit.hosts =
         work_->inputs.commit.hosts.empty() ? opened.commit.hosts : work_->inputs.commit.hosts;
     out.commit.messages = work_->inputs.commit.messages;
@@ -309,10 +304,6 @@ OpenedRound Butterfly::finish(const OpenedRound & opened) {
     out.has_mine        = work_->inputs.has_mine;
     out.mine            = work_->inputs.mine;
     out.drop_residual   = opened.drop_residual || work_->inputs.drop_residual;
-    if (auto whole =
-            codec_.join(shards)) {  // the same bytes, and so the same result, on every host
-        out.messages.push_back({"", std::max<uint64_t>(weight, 1), std::move(*whole)});
-    }
     work_.reset();
     return out;
 }
@@ -339,6 +330,9 @@ std::optional<OpenedRound> Butterfly::take(OpenedRound opened) {
         return finish(opened);
     }
     work_->inputs.commit.step = commit.messages.empty() ? work_->inputs.commit.step : commit.step;
+    if (++work_->n_tries >= kPatience - 1) {
+        put_missing_again(commit.index + 1);
+    }
     average_our_share(commit.index);
     return std::nullopt;
 }

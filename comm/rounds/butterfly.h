@@ -1,11 +1,15 @@
-// comm/rounds/butterfly.h — dense exchanges (diloco, full) through the store: every host averages a share.
+// comm/rounds/butterfly.h — exchanges through the store in which every host averages a share of all messages.
 //
 // A round has two commits. The first lists the inputs: each host has put its message, cut in shards.
 // Shard j is then averaged by one of the listed hosts, in commit order, and put again; the second
-// commit lists these outputs, and all hosts join them. If an averager is gone, its shards are
+// commit lists these outputs, and all hosts apply them. If an averager is gone, its shards are
 // assigned to another one, commit by commit, until all are there. So each host uploads its message
 // once and one share of the result, independent of the number of hosts, and a host that joins later
 // needs the outputs only.
+//
+// A listed message counts whole: who can't fetch a shard of it leaves the output to the next averager, and if that
+// can't either, hosts put their shards again. Only if the shard stays away, with its sender and the store's copy
+// gone, is the mean that of the others.
 //
 //   body of an input:   u16 n_shards | n_shards times: u64 size | digest
 //   body of an output:  u64 index of the inputs | u16 n_shards | u16 n | n times:
@@ -16,16 +20,12 @@
 
 namespace gt {
 
-// Operations on messages, since comm knows no tensors. They must give the same result on every host,
-// and nothing for malformed input; bad shards are found by averaging two at a time.
-struct DenseCodec {
-    int n_shards = 0;
-    std::function<std::vector<Bytes>(uint64_t step, std::span<const uint8_t> message, int n_shards)>
-        split;
-    // The same shard of several hosts, in commit order.
+// Operations on messages, since comm knows no tensors. They must give the same result on every host.
+struct ShardCodec {
+    int                                                                        n_shards = 0;
+    std::function<std::vector<Bytes>(std::span<const uint8_t> message, int n)> split;
+    // The same shard of several hosts, in commit order, but for malformed ones. Nothing: all are.
     std::function<std::optional<Bytes>(std::span<const Message> shards)> average;
-    // n_shards averages: one message.
-    std::function<std::optional<Bytes>(std::span<const Bytes> shards)> join;
 };
 
 // Keys of the shards that a message of Phase::outputs lists.
@@ -39,7 +39,7 @@ public:
         const RunKeys &     keys,
         RoundClient &       client,
         const std::string & host,
-        const DenseCodec &  codec,
+        const ShardCodec &  codec,
         RoundClient::Upload upload,
         Millis              fetch_timeout  // for one shard
     );
@@ -47,7 +47,7 @@ public:
     void publish(uint64_t step, uint64_t weight, std::span<const uint8_t> message);
 
     // Takes the next commit, of any phase, and averages our share. Returns the round when all its
-    // outputs are there; blocks while it fetches shards.
+    // outputs are there: they are its messages, in order. Blocks while it fetches shards.
     [[nodiscard]] std::optional<OpenedRound> take(OpenedRound opened);
 
     // Gives up the exchange before a join. Sets in `out` whether our input was listed.
@@ -74,10 +74,12 @@ private:
         std::map<int, Shard>            outputs;
         std::map<int, Shard>            ours;  // outputs that we have put
         std::vector<std::string>        averagers;
+        int                             n_tries = 0;  // commits of outputs that left some missing
     };
 
     void                 begin(OpenedRound opened);
     void                 take_outputs(const OpenedRound & opened);
+    void                 put_missing_again(uint64_t index);
     void                 average_our_share(uint64_t index);
     std::optional<Bytes> average(int number);
     struct Wanted {
@@ -95,7 +97,7 @@ private:
     RunKeys             keys_;
     RoundClient &       client_;
     std::string         host_;
-    DenseCodec          codec_;
+    ShardCodec          codec_;
     RoundClient::Upload upload_;
     Millis              fetch_timeout_;
     RunPaths            paths_;

@@ -16,7 +16,8 @@ class WireWriter;
 struct OpenedRound {
     Commit                             commit;
     std::vector<Message>               messages;  // those that opened: the same on every host
-    std::map<std::string, MessageHead> heads;     // theirs, by host
+    bool                               in_shares = false;  // see Round
+    std::map<std::string, MessageHead> heads;              // theirs, by host
     bool                               has_mine = true;  // ours is among them, or we had sent none
     uint64_t                           mine     = 0;     // step that our message was published for
     Fault                              fault    = Fault::none;

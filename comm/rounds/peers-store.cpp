@@ -31,9 +31,9 @@ StorePeers::StorePeers(Store & store, const RunKeys & keys, const StorePeersOpti
                                                           .log        = options.log},
                                                          upload()
                                                      ) {
-    if (options_.dense) {
+    if (options_.shards) {
         butterfly_.emplace(
-            store_, keys_, client_, options_.host, *options_.dense, upload(), options_.lost_after
+            store_, keys_, client_, options_.host, *options_.shards, upload(), options_.lost_after
         );
     }
 }
@@ -311,7 +311,7 @@ Collected StorePeers::collect_here() {
     return out;
 }
 
-// The next round of the chain. A dense one is complete after several commits.
+// The next round of the chain. In shares, one is complete after several commits.
 Collected StorePeers::collect_next() {
     while (true) {
         OpenedRound opened = next();
@@ -373,9 +373,10 @@ Collected StorePeers::to_collected(OpenedRound opened) {
     if (out.fault != Fault::none || opened.is_settled_only) {
         return out;
     }
-    out.round.messages = std::move(opened.messages);
-    out.info.validate  = commit.validator == options_.host;
-    out.info.pace_s    = commit.pace_ms / 1000.0;
+    out.round.messages  = std::move(opened.messages);
+    out.round.in_shares = opened.in_shares;
+    out.info.validate   = commit.validator == options_.host;
+    out.info.pace_s     = commit.pace_ms / 1000.0;
     for (const CommitHost & host : commit.hosts) {
         const bool was_member = host.member && host.since < commit.index;  // before it closed
         if (commit.message_of(host.name)) {

@@ -4,7 +4,7 @@
 // so that a large slice never delays a small message. collect waits for the commit only. With `ahead`
 // another thread follows the chain from publish to the end of the round, and collect waits for it: so all
 // of an exchange travels while the caller computes.
-// Read next: round-client.h (the protocol itself), butterfly.h (dense exchanges), protocol.md.
+// Read next: round-client.h (the protocol itself), butterfly.h (exchanges in shares), protocol.md.
 #pragma once
 
 #include "comm/rounds/butterfly.h"
@@ -30,7 +30,7 @@ struct StorePeersOptions {
 
     bool ahead = false;  // rounds are collected in the background; one message in flight at most
 
-    std::optional<DenseCodec> dense;  // set: every message is exchanged through a butterfly
+    std::optional<ShardCodec> shards;  // set: every message is exchanged through a butterfly
 
     std::function<void(const std::string & line)> log;   // long waits
     std::function<bool()>                         stop;  // true: the user wants to stop waiting

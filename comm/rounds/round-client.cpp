@@ -33,7 +33,11 @@ RoundClient::RoundClient(
 }
 
 void RoundClient::publish(
-    uint64_t step, Phase phase, uint64_t weight, std::span<const uint8_t> body
+    uint64_t                 step,
+    Phase                    phase,
+    uint64_t                 weight,
+    std::span<const uint8_t> body,
+    uint64_t                 n_shard_bytes
 ) {
     GT_CHECK(standing_ != Standing::joining, "publish before join");
     GT_CHECK(weight >= 1, "a message without samples");
@@ -48,6 +52,7 @@ void RoundClient::publish(
     head.n_body_bytes    = static_cast<uint32_t>(body.size());
     head.up_bytes        = up_bytes();
     head.down_bytes      = down_bytes();
+    head.n_shard_bytes   = static_cast<uint32_t>(std::min<uint64_t>(n_shard_bytes, UINT32_MAX));
     Bytes value          = make_message(keys_, id, head, body);
     up_bytes_ += value.size();
     outbox_.add({index, step, incarnation(), digest256(value), generation_, phase});

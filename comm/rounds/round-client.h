@@ -71,7 +71,14 @@ public:
     // Rounds that closed without us; 1 until the run has admitted us. Reads the store.
     uint64_t n_behind(Time now);
 
-    void publish(uint64_t step, Phase phase, uint64_t weight, std::span<const uint8_t> body);
+    // n_shard_bytes: of the outputs that the body lists.
+    void publish(
+        uint64_t                 step,
+        Phase                    phase,
+        uint64_t                 weight,
+        std::span<const uint8_t> body,
+        uint64_t                 n_shard_bytes = 0
+    );
 
     // The next round, if its commit is there within `wait` and everything it lists is fetched.
     [[nodiscard]] std::optional<OpenedRound> try_next(Millis wait, Time now);

@@ -126,7 +126,7 @@ bool RoundClient::needs_newer(
     uint64_t       replay = 0;
     const Commit & newest = chain.back().commit;
     for (const ChainEntry & entry : chain) {
-        replay += entry.commit.index > list.index ? entry.commit.n_bytes(list.n_bytes()) : 0;
+        replay += entry.commit.index > list.index ? entry.commit.n_bytes() : 0;
     }
     const bool is_readable = list.index >= least_checkpoint_;
     const bool is_new      = replay <= list.n_bytes() || (asked_ && list.index >= *asked_);

@@ -75,7 +75,7 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
             order_.reset();
         }
     }
-    bytes_ += head.n_bytes(checkpoint_bytes_);
+    bytes_ += head.n_bytes();
     awaits_all_ = false;
     if (head.n_undone > 0) {
         order_.reset();
@@ -386,6 +386,7 @@ std::optional<Commit> Membership::close(Time now) const {
         commit.messages.push_back(
             {name, seen.incarnation, weight, seen.size, seen.digest, seen.where}
         );
+        commit.n_shard_bytes += seen.head.n_shard_bytes;
     }
     // members and checkpoints
     update_hosts(commit, now);

@@ -19,8 +19,8 @@ uint64_t CheckpointList::n_bytes() const {
     return sizes.empty() ? 0 : sizes.size() * sizes[sizes.size() / 2];
 }
 
-uint64_t Commit::n_bytes(uint64_t checkpoint_bytes) const {
-    uint64_t n = phase == Phase::outputs ? checkpoint_bytes / 2 : 0;
+uint64_t Commit::n_bytes() const {
+    uint64_t n = n_shard_bytes;
     for (const CommitMessage & message : messages) {
         n += message.size;
     }
@@ -59,7 +59,7 @@ write_places(WireWriter & out, const Commit & commit, const std::vector<std::str
 template <class Io, class Start>
 static void start_fields(Io & io, Start & c) {
     fields(io, c.epoch, c.step, c.phase, c.previous, c.n_undone, c.pace_ms, c.outputs_pace_ms);
-    fields(io, c.state_index, c.state_digest, c.complete_at, c.validator);
+    fields(io, c.state_index, c.state_digest, c.complete_at, c.validator, c.n_shard_bytes);
 }
 template <class Io, class Host, class Flag>
 static void host_fields(Io & io, Host & host, Flag & flag) {

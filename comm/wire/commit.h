@@ -8,6 +8,7 @@
 //   body, little-endian; text = u16 length and characters; digest = 32 bytes
 //     u64 epoch | u64 step | u8 phase | digest previous | u64 n_undone | u32 pace_ms
 //     | u32 outputs_pace_ms | u64 state_index | u64 state_digest | u64 complete_at | text validator
+//     | u64 n_shard_bytes
 //     u16 n | n hosts:    text name | digest public key | u64 incarnation | u8 0, 1: member, 2: removed | u64 since | u64 last_listed | u8 history
 //     u16 n | n messages: u16 place in hosts | u64 incarnation | u64 weight | u64 size | digest | text where
 //     u16 n | n diverged: u16 place in hosts
@@ -73,14 +74,15 @@ struct Commit {
     uint64_t    epoch = 0;
     uint64_t    step  = kNone;  // of the messages; without messages, the step of the commit before
     Phase       phase = Phase::single;
-    Key32       previous{};    // digest of the commit that it follows
-    uint64_t    n_undone = 0;  // commits between that one and this: they do not count
-    uint32_t    pace_ms  = 0;  // median time of messages: of updates, or of a dense exchange's
+    Key32       previous{};               // digest of the commit that it follows
+    uint64_t    n_undone        = 0;      // commits between that one and this: they do not count
+    uint32_t    pace_ms         = 0;      // median time of messages: of updates, or in shares of
     uint32_t    outputs_pace_ms = 0;      // inputs and outputs; 0: unknown
     uint64_t    state_index     = 0;      // the majority's shared state after this index
     uint64_t    state_digest    = 0;      // has this digest; 0: unknown
     uint64_t    complete_at     = kNone;  // index of the last commit that has `complete`
     std::string validator;
+    uint64_t    n_shard_bytes = 0;  // of the outputs that its messages list
 
     std::vector<CommitHost>       hosts;     // in the order of joining
     std::vector<CommitMessage>    messages;  // in the order of hosts
@@ -91,9 +93,8 @@ struct Commit {
     const CommitHost *    find(const std::string & host) const;
     const CommitMessage * message_of(const std::string & host) const;
 
-    // What a host downloads to apply it, about. Shards are not listed: a dense exchange moves the
-    // weights, about half of a checkpoint of this size.
-    uint64_t n_bytes(uint64_t checkpoint_bytes) const;
+    // What a host downloads to apply it.
+    uint64_t n_bytes() const;
 };
 
 Bytes encode_commit(const RunKeys & keys, const Commit & commit);

@@ -22,7 +22,7 @@
 
 namespace gt {
 
-constexpr uint16_t kProtocol        = 4;
+constexpr uint16_t kProtocol        = 5;
 constexpr size_t   kFrameHeadBytes  = 56;
 constexpr size_t   kMaxHostNameSize = 64;
 constexpr size_t   kMaxHosts        = 1024;  // of a run

@@ -37,7 +37,7 @@ constexpr bool     is_next_incarnation(uint64_t incarnation, uint64_t known) {
         return incarnation > known && incarnation - known <= kMaxStarts;
 }
 
-// A message, or a shard of a dense exchange: the values that hosts may serve themselves.
+// A message, or a shard of an exchange in shares: the values that hosts may serve themselves.
 struct BulkKey {
     MessageId id;
     bool      is_message = false;

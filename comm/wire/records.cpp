@@ -142,13 +142,12 @@ template <class Io, class Head>
 static void head_fields(Io & io, Head & head) {
     fields(io, head.step, head.phase, head.weight, head.base_index, head.base, head.state_index);
     fields(io, head.state_digest, head.n_body_bytes, head.loss, head.tokens_s, head.waited_s);
-    fields(io, head.up_bytes, head.down_bytes);
+    fields(io, head.up_bytes, head.down_bytes, head.n_shard_bytes);
 }
 
 static Bytes head_bytes(const MessageHead & head) {
     WireWriter out;
     head_fields(out, head);
-    out.u32(0);  // reserved
     GT_CHECK(
         out.bytes().size() == kMessageHeadBytes,
         "the head of a message has another size than kMessageHeadBytes"
@@ -159,7 +158,6 @@ static Bytes head_bytes(const MessageHead & head) {
 std::optional<MessageHead> read_message_head(WireReader & in) {
     MessageHead head;
     head_fields(in, head);
-    in.u32();  // reserved
     const bool is_good =
         in.ok() && head.phase <= Phase::outputs && head.weight >= 1 && head.weight <= kMaxWeight;
     return is_good ? std::optional(head) : std::nullopt;

@@ -25,7 +25,7 @@ enum class Kind : uint8_t {
     piece    = 5,  // of a slice of the shared checkpoint
     ready    = 6,  // a slice of the shared checkpoint is in the store
     floor    = 8,  // older rounds may be removed
-    shard    = 9,  // of a dense exchange
+    shard    = 9,  // of an exchange in shares
     settings = 10,
     model    = 11,
     held     = 12,  // a second member holds a message that its sender serves
@@ -76,8 +76,8 @@ open_frame(const RunKeys & keys, const SealContext & place, const std::optional<
 // What a message carries.
 enum class Phase : uint8_t {
     single  = 0,  // an update, applied when its commit is
-    inputs  = 1,  // of a dense exchange: digests of the sender's shards
-    outputs = 2,  // of a dense exchange: digests of the shards that the sender has averaged
+    inputs  = 1,  // of an exchange in shares: digests of the sender's shards
+    outputs = 2,  // of an exchange in shares: digests of the shards that the sender has averaged
 };
 
 // The head of a message, which the sequencer reads: in clear, and again inside the sealed text.
@@ -92,6 +92,7 @@ struct MessageHead {
     uint32_t n_body_bytes = 0;
     float    loss = 0, tokens_s = 0, waited_s = 0;  // metrics of the step, for the status page
     uint64_t up_bytes = 0, down_bytes = 0;          // since the start
+    uint32_t n_shard_bytes = 0;                     // of the outputs that the body lists
 };
 constexpr size_t   kMessageHeadBytes = 109;
 constexpr uint64_t kMaxWeight        = 1ull << 40;

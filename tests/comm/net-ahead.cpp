@@ -59,7 +59,7 @@ struct Pair {
         options.drain   = Millis(4000);
         options.ahead   = true;
         if (is_dense) {
-            options.dense = make_float_codec(6);
+            options.shards = make_float_codec(6);
         }
         peers[i] = std::make_unique<StorePeers>(*store, keys, options);
     }
@@ -108,7 +108,7 @@ TEST_CASE("an_exchange_travels_to_its_end_while_the_callers_compute", "[net][rou
             CHECK_FALSE(peer->missed(false));  // its round is collected, not missed
         }
         const Collected first = hosts.peers[0]->collect(step);
-        CHECK(first.round.messages.size() == (is_dense ? 1 : kHosts));
+        CHECK(first.round.messages.size() == (is_dense ? 6 : kHosts));
         check_round(first, step, first.round.messages);
         for (int i = 1; i < kHosts; ++i) {
             check_round(hosts.peers[i]->collect(step), step, first.round.messages);

@@ -233,7 +233,7 @@ TEST_CASE("running_hosts_lose_no_round_with_the_hub_s_folder", "[hub]") {
             options.lost_after = Millis(2'000);
             options.poll       = Millis(200);
             options.drain      = Millis(2'000);
-            options.dense      = is_dense ? std::optional(make_float_codec(4)) : std::nullopt;
+            options.shards     = is_dense ? std::optional(make_float_codec(4)) : std::nullopt;
             StorePeers peers(*store, keys, options);
             uint64_t   state = 0, step = peers.join({}, true).step;
             const auto apply = [&](const Collected & collected) {

@@ -172,14 +172,14 @@ std::vector<Toy> run_hosts(
     int                                 n,
     uint64_t                            n_steps,
     int                                 overlap = 0,
-    std::optional<DenseCodec>           dense   = std::nullopt
+    std::optional<ShardCodec>           dense   = std::nullopt
 ) {
     std::vector<Toy>         toys(static_cast<size_t>(n));
     std::vector<std::thread> threads;
     for (int i = 0; i < n; ++i) {
         threads.emplace_back([&, i] {
             StorePeersOptions options = peers_options(i);
-            options.dense             = dense;
+            options.shards            = dense;
             StorePeers peers(store_of(i), keys, options);
             toys[static_cast<size_t>(i)].run(
                 peers, format("host%d", i), n_steps, overlap, Millis(5)
@@ -305,10 +305,10 @@ TEST_CASE("a_dense_exchange_gives_all_hosts_the_weighted_mean", "[net][rounds][d
             weights += weight;
         }
         for (const Toy & toy : toys) {
-            REQUIRE(toy.whole.size() == 6);
-            REQUIRE(toy.whole[step].size() == 100);
+            REQUIRE(toy.whole.size() == 6 * 5);  // shards
+            REQUIRE(toy.whole[5 * step + 4].size() == 20);
             float value = 0;
-            std::memcpy(&value, &toy.whole[step][96], 4);
+            std::memcpy(&value, &toy.whole[5 * step + 4][16], 4);
             CHECK(value == Approx(sum / weights));
         }
     }
@@ -365,7 +365,7 @@ TEST_CASE("a_dense_exchange_survives_the_loss_of_an_averager", "[net][rounds][de
         for (int i = 0; i < 3; ++i) {
             threads.emplace_back([&, i] {
                 StorePeersOptions options = peers_options(i);
-                options.dense             = make_float_codec(6);
+                options.shards            = make_float_codec(6);
                 options.poll              = Millis(100);
                 if (i == 2) {
                     options.give_up = Millis(2500);

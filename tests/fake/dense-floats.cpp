@@ -5,10 +5,10 @@
 
 namespace gt {
 
-DenseCodec make_float_codec(int n_shards) {
-    DenseCodec codec;
+ShardCodec make_float_codec(int n_shards) {
+    ShardCodec codec;
     codec.n_shards = n_shards;
-    codec.split    = [](uint64_t, std::span<const uint8_t> message, int n) {
+    codec.split    = [](std::span<const uint8_t> message, int n) {
         std::vector<Bytes> shards;
         const size_t       n_floats = message.size() / 4;
         for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
@@ -34,13 +34,6 @@ DenseCodec make_float_codec(int n_shards) {
             }
             const auto mean = static_cast<float>(sum / static_cast<double>(total));
             std::memcpy(&out[i], &mean, 4);
-        }
-        return out;
-    };
-    codec.join = [](std::span<const Bytes> shards) -> std::optional<Bytes> {
-        Bytes out;
-        for (const Bytes & shard : shards) {
-            out.insert(out.end(), shard.begin(), shard.end());
         }
         return out;
     };

@@ -6,6 +6,6 @@
 namespace gt {
 
 // Shards are ranges; the mean is weighted and summed in commit order.
-DenseCodec make_float_codec(int n_shards);
+ShardCodec make_float_codec(int n_shards);
 
 }  // namespace gt

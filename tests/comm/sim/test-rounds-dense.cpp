@@ -148,59 +148,126 @@ TEST_CASE("a_late_averager_lists_no_shard_that_it_has_not_put", "[rounds][dense]
     for_each([&](One & host) {
         REQUIRE(host.whole);
         CHECK(host.whole->fault == Fault::none);
-        CHECK(host.whole->messages.size() == 1);
+        CHECK(host.whole->messages.size() == 4);
     });
 }
 
-// Shards that have a mean alone, but none together: those of most hosts count.
-TEST_CASE("a_shard_of_another_size_does_not_undo_those_of_the_others", "[rounds][dense]") {
-    const RunKeys    keys  = keys_from_secret(Key32{5});
-    const auto       store = make_memory_store();
-    SequencerOptions order;
-    order.membership.min_hosts = 4;
-    Sequencer  sequencer(*store, keys, order);
-    DenseCodec codec = make_float_codec(4);
-    codec.average    = [mean = codec.average](std::span<const Message> shards) {
-        const bool fit = std::all_of(shards.begin(), shards.end(), [&](const Message & shard) {
-            return shard.bytes.size() == shards[0].bytes.size();
-        });
-        return fit ? mean(shards) : std::nullopt;
-    };
+// Three hosts, each with a line of its own to the store that may lack some keys.
+class GapStore : public Store {
+public:
+    explicit GapStore(Store & inner) : inner_(inner) {}
+
+    bool put(const std::string & key, std::span<const uint8_t> value, bool if_absent) override {
+        return inner_.put(key, value, if_absent);
+    }
+    std::optional<Bytes> get(const std::string & key, std::chrono::milliseconds wait) override {
+        return key.find(gap) != std::string::npos ? std::nullopt : inner_.get(key, wait);
+    }
+    std::vector<std::string> list(const std::string & prefix) override {
+        return inner_.list(prefix);
+    }
+    void remove(const std::string & key) override { inner_.remove(key); }
+
+    std::string gap = "no key has this";
+
+private:
+    Store & inner_;
+};
+
+namespace {
+
+struct ThreeHosts {
     struct One {
+        std::unique_ptr<GapStore>    line;
         std::unique_ptr<RoundClient> client;
         std::unique_ptr<Butterfly>   butterfly;
         std::optional<OpenedRound>   whole;
     };
-    const auto upload = [&](const std::string & key, const Bytes & value, uint64_t) {
-        store->put(key, value);
-    };
-    std::map<std::string, One> hosts;
-    Time                       now{std::chrono::hours(1)};
-    for (const char * name : {"anna", "ben", "carl", "dora"}) {
-        One & host  = hosts[name];
-        host.client = std::make_unique<RoundClient>(
-            *store, keys, RoundClientOptions{.host = name, .n_fetch = 1}, upload
-        );
-        host.butterfly = std::make_unique<Butterfly>(
-            *store, keys, *host.client, name, codec, upload, Millis(100)
-        );
-        CHECK_FALSE(host.client->try_join({}, true, now));
-    }
-    sequencer.poll(now);
-    for (auto & [name, host] : hosts) {
-        REQUIRE(host.client->try_join({}, true, now));
-        host.butterfly->publish(29, 8, Bytes(name == "anna" ? 128 : 64, 1));
-    }
-    for (int i = 0; i < 20; ++i, now += Millis(500)) {
-        sequencer.poll(now);
+
+    ThreeHosts() : store(make_memory_store()) {
+        SequencerOptions order;
+        order.membership.min_hosts = 3;
+        sequencer                  = std::make_unique<Sequencer>(*store, keys, order);
+        const auto upload          = [&](const std::string & key, const Bytes & value, uint64_t) {
+            store->put(key, value);
+        };
+        for (const char * name : {"anna", "ben", "cleo"}) {
+            One & host  = hosts[name];
+            host.line   = std::make_unique<GapStore>(*store);
+            host.client = std::make_unique<RoundClient>(
+                *host.line, keys, RoundClientOptions{.host = name, .n_fetch = 1}, upload
+            );
+            host.butterfly = std::make_unique<Butterfly>(
+                *host.line, keys, *host.client, name, make_float_codec(6), upload, Millis(10)
+            );
+            CHECK_FALSE(host.client->try_join({}, true, now));
+        }
+        sequencer->poll(now);
         for (auto & [name, host] : hosts) {
-            auto opened = host.whole ? std::nullopt : host.client->try_next({}, now);
-            host.whole  = opened ? host.butterfly->take(std::move(*opened)) : host.whole;
+            REQUIRE(host.client->try_join({}, true, now));
+            Bytes message(24 * sizeof(float));
+            for (int i = 0; i < 24; ++i) {
+                const auto value = static_cast<float>(name[0] - 'a' + i);
+                std::memcpy(&message[4 * i], &value, sizeof value);
+            }
+            host.butterfly->publish(29, 1, message);
         }
     }
-    for (const auto & [name, host] : hosts) {
-        REQUIRE(host.whole);
-        REQUIRE(host.whole->messages.size() == 1);
-        CHECK(host.whole->messages[0].bytes == Bytes(64, 1));
+    // All hosts have the mean of the inputs of the first letters `first`, a = 0.
+    void check_mean(double first) {
+        for (int i = 0; i < 20; ++i, now += Millis(500)) {
+            sequencer->poll(now);
+            for (auto & [name, host] : hosts) {
+                auto opened = host.whole ? std::nullopt : host.client->try_next({}, now);
+                host.whole  = opened ? host.butterfly->take(std::move(*opened)) : host.whole;
+            }
+        }
+        for (const auto & [name, host] : hosts) {
+            REQUIRE(host.whole);
+            CHECK(host.whole->in_shares);
+            CHECK(host.whole->has_mine);
+            REQUIRE(host.whole->messages.size() == 6);
+            for (int i = 0; i < 24; ++i) {
+                float value = 0.0f;
+                std::memcpy(&value, &host.whole->messages[i / 4].bytes[4 * (i % 4)], sizeof value);
+                CHECK(value == Approx(first + i));
+            }
+        }
     }
+
+    RunKeys                    keys = keys_from_secret(Key32{5});
+    std::unique_ptr<Store>     store;
+    std::unique_ptr<Sequencer> sequencer;
+    std::map<std::string, One> hosts;
+    Time                       now{std::chrono::hours(1)};
+};
+
+}  // namespace
+
+TEST_CASE("a_shard_that_one_averager_can_not_fetch_counts_all_the_same", "[rounds][dense]") {
+    ThreeHosts three;
+    for (const auto & [name, host] : three.hosts) {
+        host.line->gap = name == "ben" ? "anna/1/" : host.line->gap;  // anna's shards
+    }
+    three.check_mean(1.0);
+}
+
+TEST_CASE("a_shard_that_the_store_has_lost_is_put_again_by_its_sender", "[rounds][dense]") {
+    ThreeHosts     three;
+    const RunPaths paths(three.keys.run);
+    for (int j = 0; j < 6; j += 2) {
+        three.store->remove(paths.shard({1, "cleo", 1}, j));
+    }
+    three.check_mean(1.0);
+}
+
+// Its sender has gone, too: the mean is that of the others.
+TEST_CASE("a_shard_that_is_gone_for_good_does_not_stop_the_run", "[rounds][dense]") {
+    ThreeHosts three;
+    three.hosts.at("anna").butterfly->reset();  // it does not have its shards any more
+    const RunPaths paths(three.keys.run);
+    for (int j = 0; j < 6; ++j) {
+        three.store->remove(paths.shard({1, "anna", 1}, j));
+    }
+    three.check_mean(1.5);
 }
