@@ -41,20 +41,33 @@ StepResult Trainer::train() {
                                   // our gradient is not needed
         return result;
     }
-    result.step   = step_;
+    result.step = step_;
+    if (options_.in_turn && from_first(ranks_, [&] { return !ours.message.empty(); })) {
+        const uint64_t n_joins = n_joins_;
+        collect_due(result);
+        if (is_stopped_ || n_joins_ != n_joins || step_ != result.step) {
+            optimizer_.take_back(result.step);  // the run is elsewhere: our next message has it
+            step_           = std::max(step_, result.step + 1);
+            result.validate = validates_;
+            return result;
+        }
+    }
     result.n_sent = publish(std::move(ours.message));
     if (result.n_sent == 0) {
         apply({.step = step_, .messages = {}, .has_mine = true});  // no round is due
     }
     step_ = result.step + 1;
+    collect_due(result);
+    result.validate = validates_;
+    return result;
+}
 
-    // the one slow call: messages of all hosts, in the order in which every host applies them
+// The one slow call: messages of all hosts, in the order in which every host applies them.
+void Trainer::collect_due(StepResult & result) {
     while (!in_flight_.empty() && in_flight_.front() + options_.overlap <= result.step &&
            !is_stopped_) {
         collect(result);
     }
-    result.validate = validates_;
-    return result;
 }
 
 // Samples -> gradient -> message. Rounds may close without us meanwhile: they are applied before the
@@ -213,7 +226,7 @@ void Trainer::note(const Collected & collected, StepResult & result) {
         // the steps of a message begin before that. If the round before is still open when a message is
         // sent, the time counts from the opening of that one (comm/sequencer/membership.h).
         const uint64_t n_steps  = std::max<uint64_t>(1, round.step - applied_);
-        const bool     is_twice = options_.overlap >= n_steps;
+        const bool     is_twice = options_.overlap >= n_steps && !options_.in_turn;
         const double   all      = is_twice ? info.pace_s / 2.0 : info.pace_s + hidden_;
         pace_.others(info.pace_s > 0.0 ? all / static_cast<double>(n_steps) : 0.0);
         applied_ = round.step;
@@ -282,6 +295,7 @@ void Trainer::join(std::span<const uint8_t> mark, bool fresh) {
         );
         return place;
     });
+    ++n_joins_;
     // our own state may be steps ahead of the last round
     step_    = joined->n_slices > 0 ? joined->step : std::max(step_, joined->step);
     applied_ = joined->step - 1;

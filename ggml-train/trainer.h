@@ -18,7 +18,8 @@ namespace gt {
 struct TrainerOptions {
     float    clip    = 1.0f;  // maximum norm of the gradient; 0: no limit
     uint64_t overlap = 0;     // steps that a round travels while the next gradients are computed
-    uint64_t steps   = 0;     // length of the run; 0: endless
+    bool in_turn   = false;  // a round is over before the next message is sent: exchanges in shares
+    uint64_t steps = 0;      // length of the run; 0: endless
     float    loss_scale =
         1.0f;           // half precision: factor on the loss, halved while a gradient overflows
     int64_t batch = 0;  // samples per step, a multiple of the graph's micro-batch
@@ -81,6 +82,7 @@ private:
     Prepared prepare(StepResult & result);
     size_t   publish(Bytes message);
     void     collect(StepResult & result);
+    void     collect_due(StepResult & result);
 
     // A closed round, in four steps.
     void finish(const Collected & collected, StepResult & result);
@@ -101,9 +103,10 @@ private:
     Schedule             schedule_;
     TrainerOptions       options_;
     Pace                 pace_;
-    uint64_t             step_ = 0;           // the next one
-    std::deque<uint64_t> in_flight_;          // steps published, not yet collected
-    double               published_  = 0;     // when the last of them was
+    uint64_t             step_ = 0;        // the next one
+    std::deque<uint64_t> in_flight_;       // steps published, not yet collected
+    double               published_  = 0;  // when the last of them was
+    uint64_t             n_joins_    = 0;
     double               hidden_     = 0;     // seconds that its round travelled while we computed
     uint64_t             n_unsent_   = 0;     // samples behind the next message
     uint64_t             applied_    = 0;     // step of the last round with messages

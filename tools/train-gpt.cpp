@@ -128,6 +128,7 @@ int train_gpt(const GptFlags & given, const Flags & flags) {
                  .micro = config.lora.enabled() ? std::max<int64_t>(1, kAdapterTokens / f.context) : 0,
                  .n_per_sample = f.context,
                  .alone        = session.alone(),
+                 .n_hosts      = session.n_hosts(),
                  .up_rate      = given.nodes.up_rate()};
     text->describe(in);
     session.offer(model.file);

@@ -174,6 +174,7 @@ int train_vit(const VitFlags & given, const Flags & flags) {
              .n_per_sample = 1,
              .logits       = true,
              .alone        = session.alone(),
+             .n_hosts      = session.n_hosts(),
              .up_rate      = given.nodes.up_rate(),
              .data_text    = images->summary()};
     const VitFlags run = settle(f, flags, in, session);

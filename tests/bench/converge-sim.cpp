@@ -1,7 +1,6 @@
 #include "tests/bench/converge-sim.h"
 
 #include "models/init.h"
-#include "optim/wire/shares.h"
 
 #include <algorithm>
 #include <chrono>
@@ -22,7 +21,8 @@ struct Host {
 class Simulation {
 public:
     Simulation(const SimTask & task, const SimRun & run)
-        : task_(task), run_(run), backend_("cpu", run.n_threads), workers_(run.n_threads) {
+        : task_(task), run_(run), backend_("cpu", run.n_threads), workers_(run.n_threads),
+          shares_(run.optim, param_shapes(tensor_specs(task.config))) {
         for (int h = 0; h < run.n_hosts; ++h) {
             Host host{.name = format("host-%d", h)};
             host.model     = h == 0 || has_local_steps(run.optim) ? new_model() : hosts_[0].model;
@@ -51,9 +51,11 @@ public:
                 round.messages.push_back({host.name, 1, std::move(message)});
             }
         }
-        if (is_dense(run_.optim) && !round.messages.empty()) {
-            const auto params = hosts_[0].model->weights().views();
-            round.messages    = {{"", 1, mean_update(params, round.messages, 1)}};
+        if (const int n = shares_of(run_.optim); n > 0 && !round.messages.empty()) {
+            round = shares_.mean_round(round, n);
+            for (const Message & mean : round.messages) {
+                means_ += mean.bytes.size();
+            }
         }
         travelling_.push_back(std::move(round));
         finish(step);
@@ -83,12 +85,17 @@ public:
         return task_.validate(backend_, *hosts_[0].model);
     }
 
-    // MB that one host sent.
-    double sent() const {
-        return 1e-6 * static_cast<double>(sent_) / static_cast<double>(hosts_.size());
+    // MB of one host's messages, and MB that it received: the messages of all others, or its share of them and the
+    // means of the other shares.
+    double sent() const { return 1e-6 * static_cast<double>(sent_) / n_hosts(); }
+    double received() const {
+        const double means = shares_of(run_.optim) > 0 ? 1e-6 * static_cast<double>(means_) : 0.0;
+        return (n_hosts() - 1.0) * (means > 0.0 ? (sent() + means) / n_hosts() : sent());
     }
 
 private:
+    double n_hosts() const { return static_cast<double>(hosts_.size()); }
+
     std::shared_ptr<Transformer> new_model() {
         std::shared_ptr<Transformer> model = make_model(backend_, task_.config, true);
         for (const TensorSpec & spec : tensor_specs(task_.config)) {
@@ -103,9 +110,10 @@ private:
     SimRun            run_;
     Backend           backend_;
     Workers           workers_;
+    Shares            shares_;
     std::vector<Host> hosts_;
     std::deque<Round> travelling_;
-    uint64_t          sent_ = 0;
+    uint64_t          sent_ = 0, means_ = 0;
 };
 
 }  // namespace
@@ -119,10 +127,12 @@ std::string simulate(const SimTask & task, const SimRun & run) {
     simulation.finish(UINT64_MAX);
     const std::string                   result = simulation.validate();
     const std::chrono::duration<double> took   = std::chrono::steady_clock::now() - from;
-    return result + format(
-                        ", \"sent_mb\": %.4f, \"in_shares\": %s, \"seconds\": %.0f",
-                        simulation.sent(), is_dense(run.optim) ? "true" : "false", took.count()
-                    );
+    return result +
+           format(
+               ", \"sent_mb\": %.4f, \"received_mb\": %.4f, \"in_shares\": %s, \"seconds\": %.0f",
+               simulation.sent(), simulation.received(),
+               shares_of(run.optim) > 0 ? "true" : "false", took.count()
+           );
 }
 
 }  // namespace gt

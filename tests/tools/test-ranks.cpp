@@ -214,6 +214,64 @@ TEST_CASE("a_message_in_flight_is_kept_with_any_number_of_ranks") {
     }
 }
 
+// --- in turn -----------------------------------------------------------------------------------------
+
+namespace {
+
+// A round ends before the next message is sent. The user wants to stop while the round of `stop_at` travels.
+class OneAtATime : public Recorder {
+public:
+    void publish(uint64_t step, uint64_t n_samples, Bytes message) override {
+        CHECK_FALSE(std::exchange(travels_, true));
+        Recorder::publish(step, n_samples, std::move(message));
+    }
+    Collected collect(uint64_t step) override {
+        if (step == stop_at) {
+            return {.is_stopped = true};
+        }
+        CHECK(std::exchange(travels_, false));
+        return Recorder::collect(step);
+    }
+
+    uint64_t stop_at = UINT64_MAX;
+
+private:
+    bool travels_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("a_round_in_shares_is_over_before_the_next_message_is_sent") {
+    const std::string replicator = GENERATE("demo", "loco");
+    const int         n_ranks    = GENERATE(1, 2);
+    RunPlan           f          = some_plan(n_ranks, "optimizer", 2, 1);
+    f.optim             = {.replicator = replicator, .chunk = "16x16", .shares = 0, .overlap = 1};
+    const Trained whole = train(small("gpt2"), f);  // messages travel behind one another
+    f.optim.shares      = 3;
+    for (const uint64_t stop_at : {UINT64_MAX, uint64_t{2}}) {
+        SomeData        data(small("gpt2"));
+        const ModelFile model = some_model(small("gpt2"));
+        OneAtATime      peers;
+        peers.stop_at = stop_at;
+        run_ranks(n_ranks, [&](LocalGroup & ranks) {
+            TrainRank rank(f, model, data, ranks, peers);
+            rank.trainer().join({}, true);
+            for (int step = 0; step < 5 && !rank.trainer().is_stopped(); ++step) {
+                (void) rank.trainer().train();
+            }
+            if (stop_at == 2) {  // the message of step 3 was made; the next one will hold it
+                CHECK(rank.trainer().step() == 4);
+                CHECK(*rank.trainer().counters()[0].copies[0] == 2);
+            }
+        });
+        CHECK(
+            peers.messages == (stop_at == 2
+                                   ? std::vector(whole.messages.begin(), whole.messages.begin() + 3)
+                                   : whole.messages)
+        );
+    }
+}
+
 // --- pace ------------------------------------------------------------------------------------------
 
 namespace {

@@ -114,3 +114,29 @@ TEST_CASE("train_chooses_fragments_by_its_limits_unless_they_are_given") {
     f.optim.fragments = 6;
     CHECK(choose_defaults(f, in).optim.fragments == 6);
 }
+
+TEST_CASE("runs_of_many_hosts_average_their_messages_in_shares") {
+    RunModel model{.file = empty_model(small_gpt())};
+    init_model(model.file, 1);
+    TrainFlags f;
+    f.batch = f.threads = f.steps = 1;
+    RunInput   in{.model = &model, .T = 16, .n_samples = 100, .alone = false};
+    const auto shares = [&](const char * replicator, size_t n_hosts, int64_t given = -1) {
+        f.optim.replicator        = replicator;
+        f.optim.shares            = given;
+        in.n_hosts                = n_hosts;
+        const OptimOptions chosen = choose_defaults(f, in).optim;
+        CHECK(shares_of(chosen) == std::max<int64_t>(0, chosen.shares));
+        return shares_of(chosen);
+    };
+    CHECK(shares("loco", 15) == 0);
+    CHECK(shares("loco", 16) == 16);
+    CHECK(shares("random", 20) == 20);
+    CHECK(shares("demo", 30) == 0);  // the means of 30 hosts are as large as their messages
+    CHECK(shares("loco", 1000) == 32);
+    CHECK(shares("diloco", 4) == 8);
+    CHECK(shares("diloco", 100) == 8);
+    CHECK(shares("loco", 4, 3) == 3);
+    CHECK(shares("loco", 100, 0) == 0);
+    CHECK(shares("none", 100) == 0);
+}

@@ -54,11 +54,12 @@ Cost estimate(
     cost.every       = steps_per_round(optim);
     cost.round_bytes = mean_message(optim, params);
     // up once, down from everybody else; or in shares, with a mean of one and those of the others
-    const auto   bytes = static_cast<double>(cost.round_bytes);
-    const auto   n     = static_cast<double>(run.hosts.size());
-    const bool   dense = is_dense(optim);
-    const double down  = (dense ? 2.0 / n : 1.0) * (n - 1.0) * bytes;
-    const double sent  = (dense ? 1.0 + 1.0 / n : 1.0) * bytes;
+    const auto   bytes        = static_cast<double>(cost.round_bytes);
+    const auto   n            = static_cast<double>(run.hosts.size());
+    const bool   is_in_shares = shares_of(optim) > 0;
+    const double means        = is_in_shares ? bytes * mean_ratio(optim, run.hosts.size()) : 0.0;
+    const double down         = (n - 1.0) * (is_in_shares ? (bytes + means) / n : bytes);
+    const double sent         = bytes + means / n;
     // a host that serves its own messages, or the hub, sends what the others fetch
     const double own = run.direct ? down : sent;
     for (const HostEntry & host : run.hosts) {

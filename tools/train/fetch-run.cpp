@@ -77,14 +77,14 @@ ModelFile fetch_run(const Hosts & hosts) {
     options.host     = kName;
     options.observe  = true;
     options.give_up  = kTimeout;
-    options.dense    = dense_codec(optim, views);
+    options.shards   = shard_codec(optim, views);
     const auto peers = make_peers(*meeting, options);
     uint64_t   step  = 0;
     run_ranks(1, [&](LocalGroup & alone) {
         Workers     workers(1);
         const auto  optimizer = make_optimizer(optim, views, workers);
         SharedState shared(join_state(alone, views, optimizer->state(), false), workers);
-        step = follow(*peers, *optimizer, shared, !options.dense);
+        step = follow(*peers, *optimizer, shared, !options.shards);
     });
     std::printf(
         "from the run at step %llu of %s\n", static_cast<unsigned long long>(step),

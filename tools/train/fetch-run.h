@@ -6,7 +6,7 @@
 
 namespace gt {
 
-// The last shared checkpoint and, unless rounds are dense, the rounds after it. Only reads.
+// The last shared checkpoint and, unless rounds are in shares, the rounds after it. Only reads.
 ModelFile fetch_run(const Hosts & hosts);
 
 }  // namespace gt

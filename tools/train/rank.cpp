@@ -148,6 +148,7 @@ TrainRank::TrainRank(
         TrainerOptions{
             .clip       = plan.clip,
             .overlap    = overlap_of(plan.optim),
+            .in_turn    = shares_of(plan.optim) > 0,
             .steps      = static_cast<uint64_t>(plan.steps),
             .loss_scale = is_half(plan) ? 65536.0f : 1.0f,
             .batch      = plan.batch}

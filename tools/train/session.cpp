@@ -311,31 +311,16 @@ Session::agree(const Flags & given, const Flags::Values & run, const RunModel & 
     return agreed;
 }
 
-std::optional<DenseCodec>
-dense_codec(const OptimOptions & optim, const std::vector<ParamView> & params) {
-    if (!is_dense(optim)) {
+std::optional<ShardCodec>
+shard_codec(const OptimOptions & optim, const std::vector<ParamView> & params) {
+    if (shares_of(optim) == 0) {
         return std::nullopt;
     }
-    return DenseCodec{
-        .n_shards = 8,
-        .split    = [=](uint64_t, std::span<const uint8_t> message,
-                     int n) { return split_shares(params, message, n); },
-        .average =
-            [=](std::span<const Message> shards) {
-                std::vector<Bytes>    bytes;
-                std::vector<uint64_t> weights;
-                for (const Message & shard : shards) {
-                    bytes.push_back(shard.bytes);
-                    weights.push_back(shard.weight);
-                }
-                std::string why;
-                return mean_share(params, bytes, weights, why);
-            },
-        .join =
-            [](std::span<const Bytes> shards) {
-                std::string why;
-                return join_means(shards, why);
-            }};
+    const auto shares = std::make_shared<const Shares>(optim, params);
+    return ShardCodec{
+        .n_shards = shares_of(optim),
+        .split = [=](std::span<const uint8_t> message, int n) { return shares->split(message, n); },
+        .average = [=](std::span<const Message> shards) { return shares->mean(shards); }};
 }
 
 Peers & Session::peers(const OptimOptions & optim, const std::vector<ParamView> & params) {
@@ -348,9 +333,10 @@ Peers & Session::peers(const OptimOptions & optim, const std::vector<ParamView> 
     options.log     = [this](const std::string & text) { log_.line(text); };
     options.stop    = Interrupt::asked;
     options.joining = [this] { look_for_hosts(); };
-    options.ahead   = overlap_of(optim) > 0 && overlap_of(optim) < steps_per_round(optim);
-    options.dense   = dense_codec(optim, params);
-    peers_          = make_peers(*meeting_, options);
+    options.shards  = shard_codec(optim, params);
+    options.ahead =
+        overlap_of(optim) > 0 && (options.shards || overlap_of(optim) < steps_per_round(optim));
+    peers_ = make_peers(*meeting_, options);
     return *peers_;
 }
 

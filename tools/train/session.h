@@ -80,7 +80,11 @@ public:
     bool                alone() const { return !meeting_; }
     const std::string & host() const { return host_; }
     const HostEntry *   entry() const { return hosts_.find(host_); }  // in hosts.txt; null: none
-    bool                is_first() const { return alone() || entry() == hosts_.hosts.data(); }
+    // That the run is meant for, as far as is known.
+    size_t n_hosts() const {
+        return std::max<size_t>(static_cast<size_t>(flags_.min_hosts), hosts_.hosts.size());
+    }
+    bool is_first() const { return alone() || entry() == hosts_.hosts.data(); }
 
     // The model of the run: the file at `path`, or without it the description that another host has
     // stored, without weights. With `lora` its adapter, for which the file is needed.
@@ -134,8 +138,8 @@ private:
 // A model without weights, from the description that a host has stored.
 ModelFile described_model(const Bytes & description);
 
-// Only for dense replicators: each host averages a share of the messages (comm/rounds/butterfly.h).
-std::optional<DenseCodec>
-dense_codec(const OptimOptions & optim, const std::vector<ParamView> & params);
+// Nothing unless each host averages a share of the messages (comm/rounds/butterfly.h).
+std::optional<ShardCodec>
+shard_codec(const OptimOptions & optim, const std::vector<ParamView> & params);
 
 }  // namespace gt

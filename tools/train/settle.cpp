@@ -337,6 +337,9 @@ TrainFlags choose_defaults(TrainFlags f, const RunInput & in) {
     if (f.optim.fragments == 0 && rounds_per_cycle(f.optim) > 1) {
         f.optim.fragments = in.up_rate > 0.0 ? fragments_for(f, in) : rounds_per_cycle(f.optim);
     }
+    if (f.optim.shares < 0) {
+        f.optim.shares = default_shares(f.optim, in.n_hosts);
+    }
     if (f.schedule.lr == 0.0f) {
         f.schedule.lr =
             in.model->file.config.lora.enabled()
@@ -347,12 +350,6 @@ TrainFlags choose_defaults(TrainFlags f, const RunInput & in) {
 }
 
 void check_settings(const TrainFlags & f, bool alone) {
-    if (!alone && is_dense(f.optim) && overlap_of(f.optim) >= steps_per_round(f.optim)) {
-        throw UsageError(
-            "--overlap with --replicator " + f.optim.replicator +
-            " must be below --steps-per-round: hosts average a round before they send the next"
-        );
-    }
     if (!alone && f.steps == 0) {
         throw UsageError("--hours works only without other hosts, because all hosts must agree on "
                          "the last step; use --steps or --tokens");

@@ -29,6 +29,7 @@ struct RunInput {
     bool        packed  = false;               // the same
     float       dropout = 0.0f;                // of an adapter
     bool        alone   = true;                // no other hosts
+    size_t      n_hosts = 1;                   // that the run is meant for
     double      up_rate = 0.0;                 // bytes per second that this host may send; 0: any
     std::string data_text;                     // for the summary: "1.02M tokens in 3 files, ..."
 };

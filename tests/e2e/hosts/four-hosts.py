@@ -22,8 +22,8 @@ def compare(lab, run, replicator):
     """Checks the run against one process; returns its digest."""
     digest, flags = run.finish(), dict(zip(REPLICATORS[replicator][::2], REPLICATORS[replicator][1::2]))
     got = subprocess.run([lab.bin / "one-process", run.nodes, run.folder / "store", lab.model, lab.text, str(STEPS), "2",
-                          replicator, flags.get("--every", "0"), flags.get("--overlap", "-1"),
-                          run.folder / NAMES[0] / "x.gguf"], env=lab.env, capture_output=True, text=True)
+                          replicator.split("_")[0], flags.get("--every", "0"), flags.get("--overlap", "-1"),
+                          flags.get("--shares", "-1"), run.folder / NAMES[0] / "x.gguf"], env=lab.env, capture_output=True, text=True)
     check(got.returncode == 0, f"{run.folder.name}: one process has different weights:\n{got.stdout}{got.stderr}")
     return digest
 

@@ -25,7 +25,8 @@ sys.path.insert(0, str(HERE.parent))
 from free_port import free_port  # noqa: E402
 
 PLACES = ("folder", "star", "direct", "s3")
-REPLICATORS = {"demo": [], "loco": [], "random": [], "diloco": ["--every", "4", "--overlap", "3"], "full": []}
+REPLICATORS = {"demo": [], "loco": [], "random": [], "diloco": ["--every", "4", "--overlap", "3"], "full": [],
+               "demo_shares": ["--shares", "5", "--overlap", "1"], "loco_shares": ["--shares", "3"]}
 
 
 class Failed(Exception):
@@ -128,7 +129,7 @@ class Run:
         self.model, self.checkpoint_every = model or lab.model, checkpoint_every
         self.folder = lab.work / name
         self.folder.mkdir()
-        self.settings = ["--replicator", replicator, *REPLICATORS.get(replicator, []), "--steps", str(steps), "--min-hosts",
+        self.settings = ["--replicator", replicator.split("_")[0], *REPLICATORS.get(replicator, []), "--steps", str(steps), "--min-hosts",
                          str(len(names)), "--checkpoint-every", str(checkpoint_every),
                          *([] if "--batch" in options else ["--batch", "2"]), *options]
         self.processes, self.env, self.proxy = {}, {}, None

@@ -2,9 +2,10 @@
 """many-hosts — many real hosts on one hub with few file descriptors: all bits equal, the hub's costs printed.
 
     tests/e2e/hosts/many-hosts.py BIN_DIR WORK_DIR [--hosts 8,16,32] [--rounds 200] [--kills 3] [--step 1.0]
+                                  [--replicator demo] [--shares N] [--width 16]
 
 Hosts train a tiny model with a fixed time per step; every process may open 1024 files. Some hosts are killed
-and return. Prints the hub's CPU time and memory per round, for each quarter of the run: neither may grow.
+and return. --shares: hosts average each round in N shares; --width of the model. Prints a host's traffic, and the hub's CPU time and memory per round, for each quarter of the run: neither may grow.
 The last line compares runs: the hub's CPU time grows no faster than the bytes that it moves, about N(N - 1)
 messages a round. The short form of the check: --hosts 8 --rounds 30 --kills 1 --step 0.1.
 """
@@ -36,16 +37,18 @@ class HubCosts:
 
 
 def traffic(run):
-    """kB per round that a host that was not killed has sent and received for rounds, times the number of hosts."""
+    """kB per round that a host that was not killed has sent and received for rounds."""
     last = (run.folder / run.names[0] / "run" / "metrics.jsonl").read_text().splitlines()
     line = next(line for line in map(json.loads, reversed(last)) if "up_bytes" in line)
-    return len(run.names) * (line["up_bytes"] + line["down_bytes"]) / run.steps / 1000
+    return [line[name] / run.steps / 1000 for name in ("up_bytes", "down_bytes")]
 
 
 def play(lab, args, n_hosts):
     """Returns the hub's CPU milliseconds and kB per round."""
     names = [f"h{i:03d}" for i in range(n_hosts)]
-    run = Run(lab, f"hosts-{n_hosts}", "star", "demo", names, args.rounds)
+    options = ["--shares", str(args.shares)] if args.shares is not None else []
+    model = lab.new_model(f"width-{args.width}.gguf", width=args.width)
+    run = Run(lab, f"hosts-{n_hosts}", "star", args.replicator, names, args.rounds, options, model=model)
     for name in ["hub", *names]:
         run.prefix[name] = ["prlimit", "--nofile=1024:1024", "--"]
     try:
@@ -69,7 +72,9 @@ def play(lab, args, n_hosts):
         check("Too many open files" not in run.log("hub"), "the hub has not enough descriptors")
         print(f"{n_hosts} hosts, {args.rounds} rounds, {args.kills} killed and returned, "
               f"{time.monotonic() - began:.0f} s: all bits equal {digest[:12]}", flush=True)
-        return sum(row[0] for row in costs.rows) / 4, traffic(run)
+        up, down = traffic(run)
+        print(f"{n_hosts} hosts: {up:.1f} kB up and {down:.1f} kB down per host and round, {n_hosts * down:.0f} kB out of the hub", flush=True)
+        return sum(row[0] for row in costs.rows) / 4, n_hosts * (up + down)
     finally:
         run.stop()
 
@@ -82,6 +87,9 @@ def main():
     args.add_argument("--rounds", type=int, default=200)
     args.add_argument("--kills", type=int, default=3)
     args.add_argument("--step", type=float, default=1.0, help="seconds per step")
+    args.add_argument("--replicator", default="demo")
+    args.add_argument("--shares", type=int)
+    args.add_argument("--width", type=int, default=16)
     args = args.parse_args()
     lab = Lab(args.bin, args.work + "/many-hosts")
     lab.env["GT_TEST_STEP_SECONDS"] = str(args.step)

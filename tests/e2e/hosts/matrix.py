@@ -6,7 +6,7 @@
 A cell: three hosts start; the host ben, or the sequencer, gets SIGKILL in the middle. A hub is restarted at once;
 in a folder or bucket another host takes over first. A hub's folder is also replaced by nothing (lost) or by a copy of
 before (older). All must finish with bit-identical weights, and no commit from before the kill may be lost. An empty
-or skipped cell fails. --short: one cell per place, and one of a lost folder.
+or skipped cell fails. --short: one cell per place, one of a lost folder, and one of shares.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from lab import PLACES, REPLICATORS, Lab, Run, check, keeps, need_s3, side_by_si
 STEPS, COPY_AT, KILL_AT = 40, 4, 14
 VICTIMS = ("host", "sequencer", "lost", "older")
 SHORT = {("folder", "random", "host"), ("star", "full", "sequencer"), ("star", "loco", "host"), ("direct", "demo", "host"),
-         ("s3", "diloco", "sequencer"), ("direct", "loco", "lost")}
+         ("s3", "diloco", "sequencer"), ("direct", "loco", "lost"), ("star", "loco_shares", "host")}
 
 
 def kill(run, victim):

@@ -1,7 +1,7 @@
 // one-process — the rounds of a finished run once more, all hosts in this process and no network:
 // the same data, hosts and order of messages, the real trainer and optimizer. Compares the weights.
 //
-//   one-process HOSTS.TXT STORE MODEL TEXT STEPS BATCH REPLICATOR EVERY OVERLAP TRAINED
+//   one-process HOSTS.TXT STORE MODEL TEXT STEPS BATCH REPLICATOR EVERY OVERLAP SHARES TRAINED
 //
 // STORE: folder of the run's hub, or its shared folder; TRAINED: the model that the run has made. The
 // commits say who took part: all hosts in every round, for the residual of one that was left out can't
@@ -55,8 +55,8 @@ private:
 
 class TablePeers : public Peers {
 public:
-    TablePeers(Table & table, const std::string & host, std::optional<DenseCodec> dense)
-        : table_(table), host_(host), dense_(std::move(dense)) {}
+    TablePeers(Table & table, const std::string & host, std::optional<ShardCodec> codec)
+        : table_(table), host_(host), codec_(std::move(codec)) {}
 
     Joined               join(std::span<const uint8_t>, bool) override { return {}; }
     std::optional<Bytes> slice(int) override { return std::nullopt; }
@@ -70,8 +70,8 @@ public:
         out.round.step = out.round.mine = step;
         out.round.has_mine              = true;
         out.round.messages              = table_.get(step);
-        if (dense_) {
-                           out.round.messages = {mean_of(step, out.round.messages)};
+        if (codec_) {
+                           out.round = in_shares(std::move(out.round));
         }
         return out;
     }
@@ -80,22 +80,24 @@ public:
 
 private:
     // As one averager would compute all shares.
-    Message mean_of(uint64_t step, const std::vector<Message> & messages) const {
-        std::vector<Bytes> means;
-        for (int i = 0; i < dense_->n_shards; ++i) {
+    Round in_shares(Round round) const {
+        std::vector<Message> means;
+        for (int i = 0; i < codec_->n_shards; ++i) {
             std::vector<Message> shares;
-            for (const Message & one : messages) {
-                auto of_host = dense_->split(step, one.bytes, dense_->n_shards);
+            for (const Message & one : round.messages) {
+                auto of_host = codec_->split(one.bytes, codec_->n_shards);
                 shares.push_back({one.host, one.weight, std::move(of_host[i])});
             }
-            means.push_back(dense_->average(shares).value());
+            means.push_back({.bytes = codec_->average(shares).value()});
         }
-        return {.host = "", .weight = 1, .bytes = dense_->join(means).value()};
+        round.messages  = std::move(means);
+        round.in_shares = true;
+        return round;
     }
 
     Table &                   table_;
     std::string               host_;
-    std::optional<DenseCodec> dense_;
+    std::optional<ShardCodec> codec_;
 };
 
 // The hosts of all rounds, in the order in which their messages were applied.
@@ -151,7 +153,7 @@ bool train_host(
     bool same = false;
     run_ranks(1, [&](LocalGroup & alone) {
         TablePeers peers(
-            table, host, dense_codec(plan.optim, param_shapes(tensor_specs(model.config)))
+            table, host, shard_codec(plan.optim, param_shapes(tensor_specs(model.config)))
         );
         TrainRank rank(plan, model, data, alone, peers);
         rank.trainer().join({}, true);
@@ -182,6 +184,7 @@ int run(char ** argv) {
     f.optim.replicator = argv[7];
     f.optim.every      = std::stoull(argv[8]);
     f.optim.overlap    = std::stoll(argv[9]);
+    f.optim.shares     = std::stoll(argv[10]);
     f.threads          = 1;
     f.compute          = chosen_compute(f);
     Flags none;
@@ -195,7 +198,7 @@ int run(char ** argv) {
         .alone        = false};
     const RunPlan plan = make_plan(choose_defaults(f, in), none, in, {});
 
-    const ModelFile          trained = load_model(argv[10]);
+    const ModelFile          trained = load_model(argv[11]);
     std::atomic<size_t>      n_same  = 0;
     Table                    table(hosts);
     std::vector<std::thread> threads;
@@ -216,7 +219,7 @@ int run(char ** argv) {
 }  // namespace
 
 int main(int argc, char ** argv) {
-    if (argc != 11) {
+    if (argc != 12) {
         std::fprintf(stderr, "see the head of tests/e2e/hosts/one-process.cpp\n");
         return 2;
     }
