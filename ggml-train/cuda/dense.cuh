@@ -15,11 +15,14 @@ __device__ inline int group_size(int wire) {
 __device__ inline int code_bits(int wire) {
     return wire == kQ4 ? 4 : wire == kQ2 ? 2 : 1;
 }
+__device__ inline int scale_bytes(int wire) {
+    return wire == kQ1 ? 1 : 2;
+}
 __device__ inline int group_bytes(int wire, int n) {
     return wire == kFp32   ? 4 * n
            : wire == kFp16 ? 1 + 2 * n
            : wire == kQ8   ? 2 + n
-                           : 2 + (n * code_bits(wire) + 7) / 8;
+                           : scale_bytes(wire) + (n * code_bits(wire) + 7) / 8;
 }
 
 // q2: the mean of the magnitudes above 0.7 of their mean.
@@ -51,7 +54,24 @@ __device__ inline float mean_magnitude(const float * x, int n) {
     return quotient(total, float(n));
 }
 
-// For one thread: the head of a group of q4, q2 or q1. s = 0 or kRefused: all zero.
+// q1: the scale's byte: two bits of mantissa, 6 of the exponent.
+constexpr unsigned kRefusedByte = 255, kZeroByte = 4 * (127 - 42);
+
+__device__ inline unsigned scale_byte(float scale) {
+    const unsigned upper = (__float_as_uint(scale) + 0x100000u) >> 21;
+    return upper < kZeroByte                  ? 0
+           : upper - kZeroByte < kRefusedByte ? upper - kZeroByte
+                                              : kRefusedByte - 1;
+}
+__device__ inline float scale_of_byte(unsigned s) {
+    return s == 0 ? 0.0f : __uint_as_float((s + kZeroByte) << 21);
+}
+
+__device__ inline bool is_nothing(int wire, unsigned s) {
+    return s == 0 || s == (wire == kQ1 ? kRefusedByte : kRefused);
+}
+
+// For one thread: the head of a group of q4, q2 or q1.
 __device__ inline WireHead narrow_head(int wire, const float * x, int n) {
     WireHead head{};
     unsigned top = 0;
@@ -60,10 +80,13 @@ __device__ inline WireHead narrow_head(int wire, const float * x, int n) {
     }
     const float largest = __uint_as_float(top);
     head.s              = wire_scale(largest);
+    if (wire == kQ1) {
+        head.s     = largest <= kWireHuge ? scale_byte(mean_magnitude(x, n)) : kRefusedByte;
+        head.at[0] = scale_of_byte(head.s);
+        return head;
+    }
     if (wire == kQ2 && largest <= kWireHuge) {
         head.s = wire_scale(ternary_scale(x, n));
-    } else if (wire == kQ1 && head.s != 0 && head.s != kRefused) {
-        head.s = wire_scale(mean_magnitude(x, n));
     }
     const float scale = __uint_as_float(head.s << 16);
     head.at[0]        = wire == kQ4 ? quotient(scale, 7.0f) : scale;
@@ -100,18 +123,18 @@ encode_dense(int wire, float * x, int n, uint16_t * code, WireHead * head, uint8
         *head = narrow_head(wire, x, n);
     }
     __syncthreads();
-    const bool nothing = head->s == 0 || head->s == kRefused;
+    const bool nothing = is_nothing(wire, head->s);
     for (int i = threadIdx.x; i < n; i += kThreads) {
         float restored = 0.0f;
         code[i]        = uint16_t(nothing ? 0 : narrow_code(wire, *head, x[i], restored));
         x[i]           = restored;
     }
     __syncthreads();
-    const int bits = code_bits(wire), per = 8 / bits;
+    const int bits = code_bits(wire), per = 8 / bits, n_scale = scale_bytes(wire);
     for (int b = threadIdx.x; b < n_bytes; b += kThreads) {
-        unsigned byte = b < 2 ? head->s >> 8 * b : 0;
-        for (int j = 0; b >= 2 && j < per; ++j) {
-            const int i = (b - 2) * per + j;
+        unsigned byte = b < n_scale ? head->s >> 8 * b : 0;
+        for (int j = 0; b >= n_scale && j < per; ++j) {
+            const int i = (b - n_scale) * per + j;
             byte |= i < n ? unsigned(code[i]) << j * bits : 0;
         }
         out[b] = uint8_t(byte);
@@ -124,16 +147,17 @@ __device__ inline float dense_value(int wire, const uint8_t * in, int i) {
     if (wire == kFp32 || wire == kFp16 || wire == kQ8) {
         return wire_value(wire, in, i);
     }
+    const int      bits = code_bits(wire), at = i * bits;
+    const unsigned code = unsigned(in[scale_bytes(wire) + at / 8]) >> at % 8 & ((1u << bits) - 1u);
+    if (wire == kQ1) {
+        const float scale = scale_of_byte(in[0]);
+        return code != 0 ? -scale : scale;
+    }
     const unsigned s = in[0] | in[1] << 8;
     if (s == 0) {
         return 0.0f;
     }
-    const float    scale = __uint_as_float(s << 16);
-    const int      bits = code_bits(wire), at = i * bits;
-    const unsigned code = unsigned(in[2 + at / 8]) >> at % 8 & ((1u << bits) - 1u);
-    if (wire == kQ1) {
-        return code != 0 ? -scale : scale;
-    }
+    const float scale = __uint_as_float(s << 16);
     return wire == kQ4 ? mul(float(int(code) - 8), quotient(scale, 7.0f))
                        : mul(float(int(code) - 2), scale);
 }

@@ -1,8 +1,8 @@
-// optim/wire/signs.cpp — q1: a sign per value times the mean magnitude of the group. What rounding leaves
-// out stays in the sender's residual.
-#include "optim/wire/little-endian.h"
+// optim/wire/signs.cpp — q1: a sign per value times the mean magnitude of the group, which has one byte. What
+// rounding leaves out stays in the sender's residual.
 #include "optim/wire/quantize.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gt::values {
@@ -27,16 +27,29 @@ static float mean_magnitude(const float * x, int64_t n) {
     return total / static_cast<float>(n);
 }
 
+// The scale as the upper bits of a float with two bits of mantissa, rounded to nearest, from 2^-41.75 to
+// 1.5 * 2^21: larger ones become that, smaller ones 0.
+constexpr uint8_t  kRefusedByte = 255;
+constexpr uint32_t kZero = 4 * (127 - 42), kLargest = kRefusedByte - 1;
+
+static uint8_t encode_byte(float scale) {
+    const uint32_t upper = (std::bit_cast<uint32_t>(scale) + 0x100000u) >> 21;
+    return static_cast<uint8_t>(upper < kZero ? 0 : std::min(upper - kZero, kLargest));
+}
+
+static float decode_byte(uint8_t s) {
+    return s == 0 ? 0.0f : std::bit_cast<float>((s + kZero) << 21);
+}
+
 void encode_signs(const float * x, int64_t n, uint8_t * out, float * restored) {
-    uint16_t s = encode_scale(largest(x, n));
-    s          = s == 0 || s == kRefused ? s : encode_scale(mean_magnitude(x, n));
-    put(out, s);
-    std::memset(out + 2, 0, code_bytes(n, 1));
-    if (s == 0 || s == kRefused) {
+    const uint8_t s = largest(x, n) <= kHuge ? encode_byte(mean_magnitude(x, n)) : kRefusedByte;
+    out[0]          = s;
+    std::memset(out + 1, 0, code_bytes(n, 1));
+    if (s == 0 || s == kRefusedByte) {
         std::memset(restored, 0, n * sizeof(float));
         return;
     }
-    const float scale = decode_scale(s);
+    const float scale = decode_byte(s);
     for (int64_t i = 0; i < n; i += 8) {
         const int64_t count = n - i < 8 ? n - i : 8;
         uint32_t      bits  = 0;
@@ -45,26 +58,25 @@ void encode_signs(const float * x, int64_t n, uint8_t * out, float * restored) {
             bits |= negative << j;
             restored[i + j] = negative != 0 ? -scale : scale;
         }
-        out[2 + i / 8] = static_cast<uint8_t>(bits);
+        out[1 + i / 8] = static_cast<uint8_t>(bits);
     }
 }
 
 const char * decode_signs(const uint8_t * in, int64_t n, float * x) {
-    const auto    s       = get<uint16_t>(in);
     const int64_t n_bytes = code_bytes(n, 1);
-    if (!is_valid_scale(s)) {
+    if (in[0] == kRefusedByte) {
         return kBadScale;
     }
-    if (s == 0) {
+    if (in[0] == 0) {
         std::memset(x, 0, n * sizeof(float));
-        return is_zero(in + 2, n_bytes) ? nullptr : kBadCode;
+        return is_zero(in + 1, n_bytes) ? nullptr : kBadCode;
     }
-    const uint32_t scale = std::bit_cast<uint32_t>(decode_scale(s));
+    const uint32_t scale = std::bit_cast<uint32_t>(decode_byte(in[0]));
     for (int64_t i = 0; i < n; ++i) {
-        const uint32_t negative = in[2 + i / 8] >> i % 8 & 1u;
+        const uint32_t negative = in[1 + i / 8] >> i % 8 & 1u;
         x[i]                    = std::bit_cast<float>(scale | negative << 31);
     }
-    return n % 8 == 0 || in[1 + n_bytes] >> n % 8 == 0 ? nullptr : kBadCode;
+    return n % 8 == 0 || in[n_bytes] >> n % 8 == 0 ? nullptr : kBadCode;
 }
 
 }  // namespace gt::values

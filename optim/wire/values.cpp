@@ -69,7 +69,7 @@ int64_t group_bytes(Wire wire, Group kind, int64_t n) {
         case Wire::q2:
             return head + code_bytes(n, 2);
         case Wire::q1:
-            return 2 + code_bytes(n, 1);
+            return 1 + code_bytes(n, 1);
     }
     GT_CHECK(false, "unknown wire type");
 }

@@ -12,12 +12,14 @@
 //   q2    sparse  3 + ceil(n/4)  s, r, n x 2 bits: sign, level; level 0 is s, level 1 is s * R
 //   q4    dense   2 + ceil(n/2)  s, n x 4 bits in 1..15; value = (code - 8) * (s / 7)
 //   q2    dense   2 + ceil(n/4)  s, n x 2 bits in 1..3; value = (code - 2) * s
-//   q1    both    2 + ceil(n/8)  s, n x 1 bit: sign; value = s or -s
+//   q1    both    1 + ceil(n/8)  b, n x 1 bit: sign; value = s or -s
 //
 // s: the upper 16 bits of a float, positive, 2^-80 <= s <= 2^30, or 0: then all values and all further
-// bytes are zero. Codes fill bytes from the low bits up; unused bits are zero. Magnitudes are at most
-// 2^30. Anything else is invalid. Values are rounded to the nearest level; a group whose largest
-// magnitude is below 2^-80 is sent as zeros. Arithmetic is + - * / sqrt in the order written here.
+// bytes are zero. b: s = (1 + (b mod 4) / 4) 2^(floor(b / 4) - 42), and 0 as for s; 255 is invalid.
+// Codes fill bytes from the low bits up; unused bits are zero. Magnitudes are at most 2^30. Anything
+// else is invalid. Values are rounded to the nearest level; a group whose largest magnitude is below
+// 2^-80 (q1: the mean magnitude, 2^-42) is sent as zeros. Arithmetic is + - * / sqrt in the order
+// written here.
 #pragma once
 
 #include "ggml-train/base/base.h"
