@@ -51,6 +51,30 @@ TEST_CASE("flags_of_older_checkpoints_are_restored") {
     CHECK(f.optim.overlap == 1);
 }
 
+TEST_CASE("the_settings_of_every_publication_make_an_optimizer") {
+    for (const Publication & row : publications()) {
+        INFO(row.name);
+        TrainFlags   f;
+        Flags        flags;
+        const char * argv[] = {
+            "train-gpt", "--published", row.name.c_str(), "--muon-momentum", "0.8"};
+        f.visit_run(flags);
+        flags.parse(5, argv);
+        CHECK(f.optim.replicator != "auto");
+        CHECK(f.optim.overlap <= 0);
+        CHECK(f.optim.muon_momentum == 0.8f);  // the words behind it count, too
+        CHECK_NOTHROW(check_options(f.optim));
+    }
+}
+
+TEST_CASE("a_flag_that_contradicts_the_publication_is_refused") {
+    TrainFlags   f;
+    Flags        flags;
+    const char * argv[] = {"train-gpt", "--published", "muloco", "--wire", "q8"};
+    f.visit_run(flags);
+    CHECK_THROWS_WITH(flags.parse(5, argv), "--wire is given twice: q4 and q8");
+}
+
 TEST_CASE("validations_take_at_most_a_tenth_of_a_run") {
     for (const int64_t steps : {10, 20, 50, 100, 150, 400, 1000, 2000, 100000}) {
         INFO(steps << " steps");
