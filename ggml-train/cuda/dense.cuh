@@ -9,20 +9,27 @@ namespace gt::cuda {
 constexpr int kQ1           = 5;    // in line with WireType
 constexpr int kLargestGroup = 256;  // no more than a block's threads
 
-__device__ inline int group_size(int wire) {
-    return wire == kQ1 ? kLargestGroup : 64;
+__device__ inline bool has_scale_byte(int wire) {
+    return wire == kQ1 || wire == kQ2;
 }
-__device__ inline int code_bits(int wire) {
-    return wire == kQ4 ? 4 : wire == kQ2 ? 2 : 1;
+__device__ inline int group_size(int wire) {
+    return has_scale_byte(wire) ? kLargestGroup : 64;
+}
+// Codes are digits of base `radix`, `per_byte` in a byte, the lowest first.
+__device__ inline int radix(int wire) {
+    return wire == kQ4 ? 16 : wire == kQ2 ? 3 : 2;
+}
+__device__ inline int per_byte(int wire) {
+    return wire == kQ4 ? 2 : wire == kQ2 ? 5 : 8;
 }
 __device__ inline int scale_bytes(int wire) {
-    return wire == kQ1 ? 1 : 2;
+    return has_scale_byte(wire) ? 1 : 2;
 }
 __device__ inline int group_bytes(int wire, int n) {
     return wire == kFp32   ? 4 * n
            : wire == kFp16 ? 1 + 2 * n
            : wire == kQ8   ? 2 + n
-                           : scale_bytes(wire) + (n * code_bits(wire) + 7) / 8;
+                           : scale_bytes(wire) + (n + per_byte(wire) - 1) / per_byte(wire);
 }
 
 // q2: the mean of the magnitudes above 0.7 of their mean.
@@ -54,7 +61,7 @@ __device__ inline float mean_magnitude(const float * x, int n) {
     return quotient(total, float(n));
 }
 
-// q1: the scale's byte: two bits of mantissa, 6 of the exponent.
+// q1 and q2: the scale's byte: two bits of mantissa, 6 of the exponent.
 constexpr unsigned kRefusedByte = 255, kZeroByte = 4 * (127 - 42);
 
 __device__ inline unsigned scale_byte(float scale) {
@@ -63,12 +70,13 @@ __device__ inline unsigned scale_byte(float scale) {
            : upper - kZeroByte < kRefusedByte ? upper - kZeroByte
                                               : kRefusedByte - 1;
 }
+// REQUIRES: s is neither 0 nor refused.
 __device__ inline float scale_of_byte(unsigned s) {
-    return s == 0 ? 0.0f : __uint_as_float((s + kZeroByte) << 21);
+    return __uint_as_float((s + kZeroByte) << 21);
 }
 
 __device__ inline bool is_nothing(int wire, unsigned s) {
-    return s == 0 || s == (wire == kQ1 ? kRefusedByte : kRefused);
+    return s == 0 || s == (has_scale_byte(wire) ? kRefusedByte : kRefused);
 }
 
 // For one thread: the head of a group of q4, q2 or q1.
@@ -79,18 +87,16 @@ __device__ inline WireHead narrow_head(int wire, const float * x, int n) {
         top = magnitude_bits(x[i]) > top ? magnitude_bits(x[i]) : top;
     }
     const float largest = __uint_as_float(top);
-    head.s              = wire_scale(largest);
-    if (wire == kQ1) {
-        head.s     = largest <= kWireHuge ? scale_byte(mean_magnitude(x, n)) : kRefusedByte;
+    if (!has_scale_byte(wire)) {
+        head.s     = wire_scale(largest);
+        head.at[0] = quotient(__uint_as_float(head.s << 16), 7.0f);
+        head.up    = head.s == 0 ? 0.0f : quotient(1.0f, head.at[0]);
+    } else if (largest <= kWireHuge) {
+        head.s     = scale_byte(wire == kQ1 ? mean_magnitude(x, n) : ternary_scale(x, n));
         head.at[0] = scale_of_byte(head.s);
-        return head;
+    } else {
+        head.s = kRefusedByte;
     }
-    if (wire == kQ2 && largest <= kWireHuge) {
-        head.s = wire_scale(ternary_scale(x, n));
-    }
-    const float scale = __uint_as_float(head.s << 16);
-    head.at[0]        = wire == kQ4 ? quotient(scale, 7.0f) : scale;
-    head.up           = head.s == 0 ? 0.0f : quotient(1.0f, head.at[0]);
     return head;
 }
 
@@ -101,12 +107,17 @@ __device__ inline unsigned narrow_code(int wire, const WireHead & head, float x,
         restored                = negative != 0 ? -head.at[0] : head.at[0];
         return negative;
     }
-    const float top = wire == kQ4 ? 7.0f : 1.0f;
-    float       t   = mul(x, head.up);
-    t               = t > top ? top : t < -top ? -top : t;
-    const int k     = int(add(t, t < 0.0f ? -0.5f : 0.5f));
-    restored        = mul(float(k), head.at[0]);
-    return unsigned(k + (wire == kQ4 ? 8 : 2));
+    if (wire == kQ2) {
+        const float edge = mul(0.5f, head.at[0]);
+        const int   k    = x > edge ? 1 : x < -edge ? -1 : 0;
+        restored         = mul(float(k), head.at[0]);
+        return unsigned(k + 1);
+    }
+    float t     = mul(x, head.up);
+    t           = t > 7.0f ? 7.0f : t < -7.0f ? -7.0f : t;
+    const int k = int(add(t, t < 0.0f ? -0.5f : 0.5f));
+    restored    = mul(float(k), head.at[0]);
+    return unsigned(k + 8);
 }
 
 // For a whole block: values x [n], in shared memory, become bytes, then the values that receivers decode.
@@ -130,12 +141,12 @@ encode_dense(int wire, float * x, int n, uint16_t * code, WireHead * head, uint8
         x[i]           = restored;
     }
     __syncthreads();
-    const int bits = code_bits(wire), per = 8 / bits, n_scale = scale_bytes(wire);
+    const int per = per_byte(wire), n_scale = scale_bytes(wire);
     for (int b = threadIdx.x; b < n_bytes; b += kThreads) {
         unsigned byte = b < n_scale ? head->s >> 8 * b : 0;
-        for (int j = 0; b >= n_scale && j < per; ++j) {
+        for (int j = per - 1; b >= n_scale && j >= 0; --j) {
             const int i = (b - n_scale) * per + j;
-            byte |= i < n ? unsigned(code[i]) << j * bits : 0;
+            byte        = byte * radix(wire) + (i < n ? code[i] : 0);
         }
         out[b] = uint8_t(byte);
     }
@@ -147,19 +158,20 @@ __device__ inline float dense_value(int wire, const uint8_t * in, int i) {
     if (wire == kFp32 || wire == kFp16 || wire == kQ8) {
         return wire_value(wire, in, i);
     }
-    const int      bits = code_bits(wire), at = i * bits;
-    const unsigned code = unsigned(in[scale_bytes(wire) + at / 8]) >> at % 8 & ((1u << bits) - 1u);
-    if (wire == kQ1) {
-        const float scale = scale_of_byte(in[0]);
-        return code != 0 ? -scale : scale;
-    }
-    const unsigned s = in[0] | in[1] << 8;
+    const unsigned s = has_scale_byte(wire) ? in[0] : in[0] | in[1] << 8;
     if (s == 0) {
         return 0.0f;
     }
-    const float scale = __uint_as_float(s << 16);
-    return wire == kQ4 ? mul(float(int(code) - 8), quotient(scale, 7.0f))
-                       : mul(float(int(code) - 2), scale);
+    const int      per = per_byte(wire), at = i % per;
+    const unsigned byte = in[scale_bytes(wire) + i / per];
+    if (wire == kQ2) {
+        const unsigned power = at == 0 ? 1 : at == 1 ? 3 : at == 2 ? 9 : at == 3 ? 27 : 81;
+        return mul(float(int(byte / power % 3) - 1), scale_of_byte(s));
+    }
+    if (wire == kQ1) {
+        return (byte >> at & 1u) != 0 ? -scale_of_byte(s) : scale_of_byte(s);
+    }
+    return mul(float(int(byte >> 4 * at & 15u) - 8), quotient(__uint_as_float(s << 16), 7.0f));
 }
 
 }  // namespace gt::cuda

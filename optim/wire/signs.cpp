@@ -1,5 +1,5 @@
-// optim/wire/signs.cpp — q1: a sign per value times the mean magnitude of the group, which has one byte. What
-// rounding leaves out stays in the sender's residual.
+// optim/wire/signs.cpp — q1: a sign per value times one magnitude; q2 of dense groups: a sign or nothing. The
+// magnitude has one byte. What rounding leaves out stays in the sender's residual.
 #include "optim/wire/quantize.h"
 
 #include <algorithm>
@@ -27,6 +27,22 @@ static float mean_magnitude(const float * x, int64_t n) {
     return total / static_cast<float>(n);
 }
 
+// Three levels: the mean of the magnitudes above 0.7 of their mean (ternary weight networks).
+static float ternary_scale(const float * x, int64_t n) {
+    float sum = 0.0f, above = 0.0f, count = 0.0f;
+    for (int64_t i = 0; i < n; ++i) {
+        sum += magnitude(x[i]);
+    }
+    const float edge = 0.7f * sum / static_cast<float>(n);
+    for (int64_t i = 0; i < n; ++i) {
+        if (magnitude(x[i]) > edge) {
+            above += magnitude(x[i]);
+            count += 1.0f;
+        }
+    }
+    return count > 0.0f ? above / count : 0.0f;
+}
+
 // The scale as the upper bits of a float with two bits of mantissa, rounded to nearest, from 2^-41.75 to
 // 1.5 * 2^21: larger ones become that, smaller ones 0.
 constexpr uint8_t  kRefusedByte = 255;
@@ -41,15 +57,30 @@ static float decode_byte(uint8_t s) {
     return s == 0 ? 0.0f : std::bit_cast<float>((s + kZero) << 21);
 }
 
-void encode_signs(const float * x, int64_t n, uint8_t * out, float * restored) {
-    const uint8_t s = largest(x, n) <= kHuge ? encode_byte(mean_magnitude(x, n)) : kRefusedByte;
-    out[0]          = s;
-    std::memset(out + 1, 0, code_bytes(n, 1));
-    if (s == 0 || s == kRefusedByte) {
+// The scale of n_bytes of codes behind it. Writes it; without one (nothing to send, or refused) the codes
+// and what they restore are 0.
+static float put_scale(
+    const float * x,
+    int64_t       n,
+    float (*scale)(const float *, int64_t),
+    int64_t   n_bytes,
+    uint8_t * out,
+    float *   restored
+) {
+    out[0] = largest(x, n) <= kHuge ? encode_byte(scale(x, n)) : kRefusedByte;
+    std::memset(out + 1, 0, n_bytes);
+    if (out[0] == 0 || out[0] == kRefusedByte) {
         std::memset(restored, 0, n * sizeof(float));
+        return 0.0f;
+    }
+    return decode_byte(out[0]);
+}
+
+void encode_signs(const float * x, int64_t n, uint8_t * out, float * restored) {
+    const float scale = put_scale(x, n, mean_magnitude, code_bytes(n, 1), out, restored);
+    if (scale == 0.0f) {
         return;
     }
-    const float scale = decode_byte(s);
     for (int64_t i = 0; i < n; i += 8) {
         const int64_t count = n - i < 8 ? n - i : 8;
         uint32_t      bits  = 0;
@@ -77,6 +108,45 @@ const char * decode_signs(const uint8_t * in, int64_t n, float * x) {
         x[i]                    = std::bit_cast<float>(scale | negative << 31);
     }
     return n % 8 == 0 || in[n_bytes] >> n % 8 == 0 ? nullptr : kBadCode;
+}
+
+// Digits of base 3, five in a byte.
+constexpr int64_t kDigits = 5;
+
+void encode_ternary(const float * x, int64_t n, uint8_t * out, float * restored) {
+    const float scale = put_scale(x, n, ternary_scale, ternary_bytes(n), out, restored);
+    if (scale == 0.0f) {
+        return;
+    }
+    const float edge = 0.5f * scale;
+    for (int64_t i = n - 1; i >= 0; --i) {
+        const int k    = x[i] > edge ? 1 : x[i] < -edge ? -1 : 0;
+        restored[i]    = static_cast<float>(k) * scale;
+        uint8_t & byte = out[1 + i / kDigits];
+        byte           = static_cast<uint8_t>(3 * byte + k + 1);
+    }
+}
+
+const char * decode_ternary(const uint8_t * in, int64_t n, float * x) {
+    if (in[0] == kRefusedByte) {
+        return kBadScale;
+    }
+    if (in[0] == 0) {
+        std::memset(x, 0, n * sizeof(float));
+        return is_zero(in + 1, ternary_bytes(n)) ? nullptr : kBadCode;
+    }
+    const float scale = decode_byte(in[0]);
+    bool        bad   = false;
+    for (int64_t i = 0; i < n; i += kDigits) {
+        int           byte = in[1 + i / kDigits];
+        const int64_t end  = std::min(n, i + kDigits);
+        for (int64_t j = i; j < end; ++j) {
+            x[j] = static_cast<float>(byte % 3 - 1) * scale;
+            byte /= 3;
+        }
+        bad |= byte != 0;
+    }
+    return bad ? kBadCode : nullptr;
 }
 
 }  // namespace gt::values
