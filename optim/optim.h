@@ -96,7 +96,7 @@ struct OptimOptions {
         );
         visit(
             "fragments", fragments,
-            "loco: parts of the model that take turns, one each round; 0: 4, or more to keep to "
+            "loco: parts of the model that take turns, one each round; 0: 6, or more to keep to "
             "--up-limit and --day-cap"
         );
         visit(
