@@ -81,7 +81,7 @@ void test_product(SelftestTable & table, Shape s, int flags, Adds adds) {
     );
 }
 
-// Together with the product, or by kernels of ours after it.
+// In one with the product, or by kernels of ours after it.
 //
 // By how much more than its sum may GELU differ? Kernels read the sum x as bf16, 2^-8 |x| away, and GELU's slope is at
 // most 1.13; the result is rounded by as much, that of the slope twice. PTX's tanh.approx, which the library may take,
