@@ -22,8 +22,9 @@ enum LtProductAttribute : int {
     kLtEpilogue    = 7,  // LtEpilogue
     kLtBiasPointer = 8,  // of the sums of B, too
     kLtAuxPointer  = 11,
-    kLtAuxLd       = 12  // int64_t, a multiple of 8
+    kLtAuxLd       = 12  // int64_t, a multiple of kLtAuxStep
 };
+constexpr int64_t kLtAuxStep = 8;
 enum LtEpilogue : uint32_t {
     kLtPlain       = 1,
     kLtBias        = 4,

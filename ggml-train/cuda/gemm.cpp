@@ -194,11 +194,15 @@ void gemm(Stream s, const Gemm & g) {
     if (g.M == 0 || g.N == 0) {
         return;
     }
+    if (g.inner && g.ldc % kLtAuxStep != 0) {
+        gemm_and_kernel(s, g);
+        return;
+    }
     const Answer answer = multiply(s, g);
     if (answer.status == kLtSuccess) {
         return;
     }
-    if (answer.n_algorithms == 0 && (g.then != Gemm::Then::nothing || g.a_sums)) {
+    if (answer.status == kLtNotSupported && answer.n_algorithms == 0 && (g.inner || g.a_sums)) {
         gemm_and_kernel(s, g);
         return;
     }

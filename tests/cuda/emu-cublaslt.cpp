@@ -166,8 +166,8 @@ bool shape_of(
     if ((op.has_gelu() || op.epilogue == kLtGeluBack) != (op.aux != nullptr)) {
         return fail("an epilogue without its auxiliary matrix, or the reverse"), false;
     }
-    if (op.aux && (op.aux_ld < D.rows || D.type != kLtBf16)) {
-        return fail("an auxiliary matrix that is not one of bf16 and of D's size"), false;
+    if (op.aux && (op.aux_ld < D.rows || op.aux_ld % kLtAuxStep != 0 || D.type != kLtBf16)) {
+        return fail("an auxiliary matrix that is not bf16, of D's size, with a step of 8"), false;
     }
     shape       = {};
     shape.M     = static_cast<int32_t>(D.rows);
@@ -204,8 +204,7 @@ LtStatus choose(
     if (n_asked < 1 || !shape_of(*op, *A, *B, *C, *D, shape)) {
         return kLtInvalidValue;
     }
-    if (op->aux_ld % 8 != 0 ||
-        ((op->epilogue & ~uint32_t{kLtBias}) > kLtPlain && fails("epilogue"))) {
+    if ((op->epilogue & ~uint32_t{kLtBias}) > kLtPlain && fails("epilogue")) {
         return kLtNotSupported;
     }
     std::copy_n(preference->alignment, 4, shape.alignment);
