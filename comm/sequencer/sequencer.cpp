@@ -239,10 +239,8 @@ void Sequencer::take_presence(const std::string & key, Time now) {
     if (!value) {
         return;
     }
-    const bool is_removal = presence->kind == PresenceKey::Kind::removed;
-    Key32      signer{};
-    const auto body = is_removal ? parse_record(keys_, head_of(*presence), *value)
-                                 : parse_signed_record(keys_, head_of(*presence), *value, signer);
+    Author     author;
+    const auto body = parse_record(keys_, head_of(*presence), *value, &author);
     if (!body) {
         refuse("presence of " + presence->host);
         return;  // damaged, or made without the key: read again next time
@@ -252,7 +250,8 @@ void Sequencer::take_presence(const std::string & key, Time now) {
         restored_ = std::max(restored_.value_or(0), presence->incarnation);
         return;
     }
-    if (!is_removal && !membership_.pin(presence->host, signer)) {
+    if (presence->kind != PresenceKey::Kind::removed &&
+        !membership_.pin(presence->host, author.key)) {
         refuse("presence of " + presence->host + ", which is the name of another machine");
         return;
     }
@@ -319,10 +318,11 @@ void Sequencer::refuse(const std::string & what) {
 // A message in the store, or one that a second member holds.
 std::optional<SeenMessage> Sequencer::find_message(const MessageId & id) {
     const auto value = store_.get(paths_.message(id));
-    const auto head  = value ? parse_message_head(keys_.run, id, *value) : std::nullopt;
-    if (head && (!keys_.can_read || open_message(keys_, id, *value)) &&
-        is_signed_message(membership_.head()->find(id.host)->key, keys_.run, id, *value)) {
-        return SeenMessage{id.host, id.incarnation, *head, value->size(), digest256(*value), ""};
+    const auto about = value ? parse_message_head(keys_.run, id, *value) : std::nullopt;
+    if (about && about->signer == membership_.head()->find(id.host)->key &&
+        (!keys_.can_read || open_message(keys_, id, *value))) {
+        return SeenMessage{id.host,       id.incarnation,    about->head,
+                           value->size(), digest256(*value), ""};
     }
     if (value) {
         refuse("message of " + id.host + format(" for round %llu", (unsigned long long) id.index));
@@ -332,11 +332,11 @@ std::optional<SeenMessage> Sequencer::find_message(const MessageId & id) {
     if (record && !held) {
         refuse("held record of a message of " + id.host);
     }
-    const CommitHost * host = held ? membership_.head()->find(held->holder) : nullptr;
-    if (!host || !host->member) {
+    const CommitHost * host = held ? membership_.head()->find(held->holder.host) : nullptr;
+    if (!host || !host->member || host->key != held->holder.key) {
         return std::nullopt;
     }
-    return SeenMessage{id.host, id.incarnation, held->head, held->size, held->digest, held->holder};
+    return SeenMessage{id.host, id.incarnation, held->head, held->size, held->digest, host->name};
 }
 
 void Sequencer::look_for_slices() {
@@ -353,8 +353,9 @@ void Sequencer::look_for_slices() {
                  paths_.ready({order.index(), slice.host, slice.incarnation}, static_cast<int>(i))
              );
         const RecordHead head{Kind::ready, order.index(), slice.host, slice.incarnation};
-        const auto       body = value ? parse_record(keys_, head, *value) : std::nullopt;
-        if (!body) {
+        Author           author;
+        const auto       body = value ? parse_record(keys_, head, *value, &author) : std::nullopt;
+        if (!body || author.key != membership_.head()->find(slice.host)->key) {
             continue;
         }
         WireReader     in(*body);

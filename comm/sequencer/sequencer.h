@@ -50,6 +50,7 @@ public:
     State state() const { return state_; }
     bool  leads() const { return !options_.elected || (claimed_ != 0 && claimed_ == epoch_); }
     const std::optional<Commit> & head() const { return membership_.head(); }
+    std::map<std::string, Key32>  names() const { return membership_.names(); }  // and their keys
 
 private:
     bool                       pass(Time now);

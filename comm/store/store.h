@@ -51,7 +51,7 @@ public:
     // All keys with the prefix, sorted. Slow, and buckets charge for it: never call it in a loop.
     [[nodiscard]] virtual std::vector<std::string> list(const std::string & prefix) = 0;
 
-    // Removes the key if it is there.
+    // Removes the key if it is there. Over the network a hub removes nothing.
     virtual void remove(const std::string & key) = 0;
 
     // Whether little space is left, as far as it is known.

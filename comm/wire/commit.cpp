@@ -255,13 +255,13 @@ std::optional<Commit> parse_commit(
         return refuse("too large");
     }
     Commit commit;
-    commit.index    = index;
-    const auto body = parse_record(
-        keys, {.kind = Kind::commit, .index = index, .host = ""}, value, &commit.writer
-    );
+    commit.index = index;
+    Author     author;
+    const auto body = parse_record(keys, {.kind = Kind::commit, .index = index}, value, &author);
     if (!body) {
         return refuse("damaged, from another run or round, or made with another key");
     }
+    commit.writer = author.host;
     Parser parser(*body, commit);
     if (!parser.run()) {
         return refuse(parser.why());

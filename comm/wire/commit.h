@@ -22,7 +22,6 @@
 namespace gt {
 
 constexpr uint64_t kNone           = ~0ull;       // "no such index or step"
-constexpr size_t   kMaxSlices      = 1024;        // of a shared checkpoint
 constexpr uint64_t kMaxSize        = 1ull << 40;  // of a message or slice
 constexpr uint32_t kMaxPieces      = 1u << 20;    // of a slice
 constexpr size_t   kMaxCommitBytes = 1 << 20;

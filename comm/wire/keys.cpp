@@ -70,6 +70,17 @@ std::optional<uint64_t> RunPaths::parse_commit(const std::string & key) const {
     return parse_numbered(key, commits());
 }
 
+bool RunPaths::is_sequencers(const std::string & key) const {
+    return key.starts_with(commits()) || key.starts_with(epochs()) || key.starts_with(floors());
+}
+
+// part/INDEX/SLICE/... or ready/INDEX/SLICE/...
+std::optional<int> RunPaths::parse_slice(const std::string & key) const {
+    const auto parts = parts_of(key, root);
+    const auto slice = parts.size() > 2 ? parse_number(parts[2]) : std::nullopt;
+    return slice && *slice < kMaxSlices ? std::optional(static_cast<int>(*slice)) : std::nullopt;
+}
+
 // message/INDEX/HOST/INCARNATION or shard/INDEX/HOST/INCARNATION/NUMBER
 std::optional<BulkKey> RunPaths::parse_bulk(const std::string & key) const {
     const bool is_message = key.starts_with(messages());

@@ -37,6 +37,8 @@ constexpr bool     is_next_incarnation(uint64_t incarnation, uint64_t known) {
         return incarnation > known && incarnation - known <= kMaxStarts;
 }
 
+constexpr size_t kMaxSlices = 1024;  // of a shared checkpoint
+
 // A message, or a shard of a dense exchange: the values that hosts may serve themselves.
 struct BulkKey {
     MessageId id;
@@ -97,9 +99,13 @@ struct RunPaths {
     // Each returns nothing if the key is of another kind or malformed.
     [[nodiscard]] std::optional<PresenceKey> parse_presence(const std::string & key) const;
     [[nodiscard]] std::optional<uint64_t>    parse_commit(const std::string & key) const;
+    [[nodiscard]] std::optional<int>         parse_slice(const std::string & key) const;
     [[nodiscard]] std::optional<BulkKey>     parse_bulk(const std::string & key) const;
     [[nodiscard]] std::optional<uint64_t>    parse_epoch(const std::string & key) const;
     [[nodiscard]] std::optional<uint64_t>    parse_floor(const std::string & key) const;
+
+    // Only the sequencer writes it.
+    bool is_sequencers(const std::string & key) const;
 
     std::string root;  // "r0123456789abcdef/"
 

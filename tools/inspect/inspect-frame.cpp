@@ -131,7 +131,7 @@ void print_message_head(const MessageHead & head) {
     throw Error(path + ": not authentic: " + why + "; it is not part of the run");
 }
 
-// A frame whose checksum is right, with its file and, if known, the run's keys.
+// A frame whose signature is right, with its file and, if known, the run's keys.
 struct Value {
     const std::string &      path;
     std::span<const uint8_t> bytes;
@@ -148,7 +148,7 @@ void print_message(const Value & value) {
     if (!head) {
         throw Error(value.path + ": a frame of a message, but its head is invalid");
     }
-    print_message_head(*head);
+    print_message_head(head->head);
     if (value.keys == nullptr) {
         print_row("seal", "not checked: --nodes hosts.txt gives the run's key");
     } else if (!value.keys->can_read) {
@@ -202,6 +202,7 @@ void inspect_frame(const std::string & path, const std::string & hosts_txt) {
     print_row("round", std::to_string(frame->round));
     print_row("host", frame->host);
     print_row("incarnation", std::to_string(frame->incarnation));
+    print_row("machine", "key " + short_text(frame->signer));
     print_row("payload", size_text(frame->payload.size()));
 
     const Value value = {path, file.bytes(), *frame, hosts_txt.empty() ? nullptr : &keys};
