@@ -260,7 +260,7 @@ static std::unique_ptr<StoreMeeting> meet_at_own_hub(
 // At a store or a hub; messages pass through it.
 static std::unique_ptr<StoreMeeting>
 meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
-    if (!hosts.keys.can_read && !options.observe) {
+    if (!hosts.keys.can_read && !options.only_records) {
         throw Error("this hosts.txt is for a hub only (hub-key); a host needs the one with `key`");
     }
     if (const StoreKind * kind = find_store_kind(hosts.store)) {

@@ -119,9 +119,10 @@ void write_hub_file(const HubFlags & flags, Hosts hosts) {
 // At a hub, only on the machine that runs it.
 void remove_host(const std::string & name, const Hosts & hosts) {
     MeetOptions options;
-    options.observe     = true;
-    const auto  meeting = meet(hosts, "remove", options);
-    const auto  chain   = CommitLog(meeting->store(), meeting->keys()).load();
+    options.observe      = true;
+    options.only_records = true;
+    const auto  meeting  = meet(hosts, "remove", options);
+    const auto  chain    = CommitLog(meeting->store(), meeting->keys()).load();
     std::string known;
     for (const CommitHost & host :
          chain.empty() ? std::vector<CommitHost>() : chain.back().commit.hosts) {
