@@ -88,8 +88,8 @@ TEST_CASE("values_arrive_without_requests", "[feed][hub]") {
 
     // values that are older than the lanes, or of another kind, are requested
     CHECK(anna->get(paths.commit(1)));
-    ben->put(paths.epoch(1), some_bytes(100, 1));
-    CHECK(anna->get(paths.epoch(1), 5s));
+    ben->put(paths.model(), some_bytes(100, 1));
+    CHECK(anna->get(paths.model(), 5s));
     CHECK(feeding.counters->n_requests > before);
 }
 
