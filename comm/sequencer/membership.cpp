@@ -242,7 +242,6 @@ Commit Membership::next() const {
     Commit commit;
     commit.index           = open_index();
     commit.previous        = head_digest_;
-    commit.epoch           = head_->epoch;
     commit.step            = head_->step;
     commit.complete_at     = head_->complete_at;
     commit.pace_ms         = static_cast<uint32_t>(pace_.pace(Phase::inputs).count());

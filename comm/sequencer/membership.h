@@ -70,8 +70,8 @@ public:
     const std::optional<CheckpointOrder> & order() const { return order_; }
     void slice_ready(size_t slice, const CheckpointSlice & written, uint64_t state_digest);
 
-    // The commit that closes the open round (or begins the run), if it is time; its epoch and writer
-    // are not set. The state changes only in advance().
+    // The commit that closes the open round (or begins the run), if it is time; its writer
+    // is not set. The state changes only in advance().
     [[nodiscard]] std::optional<Commit> close(Time now) const;
 
     Millis                        deadline(Phase phase) const;

@@ -16,7 +16,6 @@ Sequencer::Sequencer(Store & store, const RunKeys & keys, const SequencerOptions
     : store_(store), keys_(keys), options_(options), paths_(keys.run), log_(store_, keys_),
       membership_(options.membership), retention_(store_, keys_) {
     GT_CHECK(valid_host_name(options_.name), "invalid name of a sequencer");
-    epoch_ = options_.elected ? 0 : 1;  // a hub needs no epoch record
 }
 
 bool Sequencer::poll(Time now) {
@@ -85,7 +84,14 @@ void Sequencer::load(Time now) {
         membership_.restored();
     }
     moved_ = now;
-    state_ = leads() ? State::leading : State::following;
+    lead_or_follow();
+}
+
+// Of several candidates the writer of the newest commit leads.
+void Sequencer::lead_or_follow() {
+    const auto & head = membership_.head();
+    state_            = !options_.elected || !head || head->writer == options_.name ? State::leading
+                                                                                    : State::following;
 }
 
 void Sequencer::restart() {
@@ -122,12 +128,11 @@ bool Sequencer::adopt_restored() {
 void Sequencer::advance(const ChainEntry & entry, Time now) {
     membership_.advance(entry.commit, entry.digest, now);
     retention_.commit(entry.commit);
-    epoch_ = std::max(epoch_, entry.commit.epoch);
     moved_ = now;
     refused_.clear();
 }
 
-// Takes a commit, ours or another writer's. A higher epoch than ours: we do not lead any more.
+// Takes a commit, ours or another writer's.
 void Sequencer::take(const ChainEntry & entry, Time now) {
     const auto & head = membership_.head();
     if (head && entry.commit.n_undone == 0 && entry.commit.previous != membership_.head_digest()) {
@@ -136,7 +141,7 @@ void Sequencer::take(const ChainEntry & entry, Time now) {
         );
     }
     advance(entry, now);
-    state_ = leads() ? State::leading : State::following;
+    lead_or_follow();
 }
 
 bool Sequencer::catch_up(Time now) {
@@ -153,45 +158,25 @@ bool Sequencer::follow(Time now) {
     const Millis pace(membership_.head() ? membership_.head()->pace_ms : 0);
     Millis       timeout = std::max(options_.takeover_after, 2 * pace);
     timeout += timeout / kTurns * static_cast<int>(digest64(options_.name) % kTurns);
-    const bool has_begun = membership_.head().has_value();
-    if (looked_ && now - *looked_ < timeout / 16 && has_begun) {
+    if (looked_ && now - *looked_ < timeout / 16) {
         return false;
     }
     looked_ = now;
     try {
-        if (catch_up(now) || !options_.elected) {
+        if (catch_up(now)) {
             return false;
         }
     } catch (const BadCommit &) {
         // the sequencer that leads removes it; if none does, we take over
     }
-    if (now - moved_ < timeout && (has_begun || seen_epoch_ > 0)) {
+    if (now - moved_ < timeout) {
         return false;
-    }
-    return claim(now);
-}
-
-bool Sequencer::claim(Time now) {
-    uint64_t newest = epoch_;
-    for (const std::string & key : store_.list(paths_.epochs())) {
-        newest = std::max(newest, paths_.parse_epoch(key).value_or(0));
     }
     if (log_.floor() > membership_.open_index()) {  // the chain continues behind a gap
         restart();
         return false;
     }
-    if (newest > seen_epoch_ && newest > epoch_) {  // another has just taken over: give it time
-        seen_epoch_ = newest;
-        moved_      = now;
-        return false;
-    }
-    // If the answer to an earlier put was lost, the same bytes win again.
-    const RecordHead head{.kind = Kind::epoch, .index = newest + 1, .host = options_.name};
-    if (!store_.put(paths_.epoch(newest + 1), make_record(keys_, head, {}), true)) {
-        return false;
-    }
-    epoch_ = seen_epoch_ = claimed_ = newest + 1;
-    state_                          = State::leading;
+    state_ = State::leading;
     looked_.reset();
     return true;
 }
@@ -395,7 +380,6 @@ bool Sequencer::close(Time now) {
 
 bool Sequencer::write(Commit commit, Time now) {
     commit.writer = options_.name;
-    commit.epoch  = epoch_;
     // A commit that nobody can read would end the run: its key is written once.
     Bytes       value = encode_commit(keys_, commit);
     std::string why;

@@ -58,7 +58,7 @@ write_places(WireWriter & out, const Commit & commit, const std::vector<std::str
 // The fields of each table; as above: to write and to read.
 template <class Io, class Start>
 static void start_fields(Io & io, Start & c) {
-    fields(io, c.epoch, c.step, c.phase, c.previous, c.n_undone, c.pace_ms, c.outputs_pace_ms);
+    fields(io, c.step, c.phase, c.previous, c.n_undone, c.pace_ms, c.outputs_pace_ms);
     fields(io, c.state_index, c.state_digest, c.complete_at, c.validator);
 }
 template <class Io, class Host, class Flag>

@@ -71,7 +71,7 @@ std::optional<uint64_t> RunPaths::parse_commit(const std::string & key) const {
 }
 
 bool RunPaths::is_sequencers(const std::string & key) const {
-    return key.starts_with(commits()) || key.starts_with(epochs()) || key.starts_with(floors());
+    return key.starts_with(commits()) || key.starts_with(floors());
 }
 
 // part/INDEX/SLICE/... or ready/INDEX/SLICE/...
@@ -99,10 +99,6 @@ bool is_bulk_key(const std::string & key) {
     const size_t slash = key.find('/');
     const auto   rest  = slash == key.npos ? "" : key.substr(slash + 1);
     return rest.starts_with("message/") || rest.starts_with("shard/") || rest.starts_with("part/");
-}
-
-std::optional<uint64_t> RunPaths::parse_epoch(const std::string & key) const {
-    return parse_numbered(key, epochs());
 }
 
 std::optional<uint64_t> RunPaths::parse_floor(const std::string & key) const {

@@ -68,8 +68,6 @@ struct RunPaths {
 
     std::string commits() const { return root + "commit/"; }
     std::string commit(uint64_t index) const { return commits() + number(index); }
-    std::string epochs() const { return root + "epoch/"; }
-    std::string epoch(uint64_t epoch) const { return epochs() + number(epoch); }
     std::string floors() const { return root + "floor/"; }
     std::string floor(uint64_t index) const { return floors() + number(index); }
 
@@ -101,7 +99,6 @@ struct RunPaths {
     [[nodiscard]] std::optional<uint64_t>    parse_commit(const std::string & key) const;
     [[nodiscard]] std::optional<int>         parse_slice(const std::string & key) const;
     [[nodiscard]] std::optional<BulkKey>     parse_bulk(const std::string & key) const;
-    [[nodiscard]] std::optional<uint64_t>    parse_epoch(const std::string & key) const;
     [[nodiscard]] std::optional<uint64_t>    parse_floor(const std::string & key) const;
 
     // Only the sequencer writes it.

@@ -21,7 +21,6 @@ enum class Kind : uint8_t {
     message  = 1,
     commit   = 2,
     presence = 3,  // see PresenceKey
-    epoch    = 4,
     piece    = 5,  // of a slice of the shared checkpoint
     ready    = 6,  // a slice of the shared checkpoint is in the store
     floor    = 8,  // older rounds may be removed
@@ -67,7 +66,7 @@ Bytes make_sealed(
 [[nodiscard]] std::optional<Bytes>
 open_frame(const RunKeys & keys, const SealContext & place, const std::optional<Bytes> & value);
 
-// Whether the frame may be the value of the key. Nobody but a sequencer writes floors and epochs: false for them.
+// Whether the frame may be the value of the key. Nobody but a sequencer writes floors: false for them.
 bool belongs_to(const RunPaths & paths, const std::string & key, const Frame & frame);
 
 // What a message carries.

@@ -68,8 +68,6 @@ TEST_CASE("only_the_hub_writes_commits", "[hub][rights]") {
     CHECK_FALSE(run.puts(run.paths.commit(1), value));
     const RecordHead floor{Kind::floor, 1, "sequencer", 0};
     CHECK_FALSE(run.puts(run.paths.floor(1), make_record(run.anna, floor, {})));
-    const RecordHead epoch{Kind::epoch, 1, "anna", 0};
-    CHECK_FALSE(run.puts(run.paths.epoch(1), make_record(run.anna, epoch, {})));
     CHECK(run.inside.list(run.paths.commits()).size() == 1);
     CHECK(run.inside.list(run.paths.floors()).empty());
     // a host puts back what the folder has lost

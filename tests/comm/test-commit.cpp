@@ -14,7 +14,6 @@ static Commit sample() {
     Commit commit;
     commit.index        = 12;
     commit.writer       = "hub";
-    commit.epoch        = 3;
     commit.step         = 40;
     commit.previous     = digest256(Bytes{1});
     commit.pace_ms      = 900;

@@ -189,7 +189,6 @@ void check_keys(std::span<const uint8_t> bytes) {
         }
     }
     (void) paths.parse_commit(paths.commits() + rest);
-    (void) paths.parse_epoch(paths.epochs() + rest);
     (void) paths.parse_floor(paths.floors() + rest);
 }
 

@@ -13,7 +13,7 @@ namespace {
 std::string kind_text(uint8_t kind) {
     static const char * const names[] = {"unknown",  "message",
                                          "commit",   "presence",
-                                         "epoch",    "piece of a shared checkpoint",
+                                         "?",        "piece of a shared checkpoint",
                                          "ready",    "unknown",
                                          "floor",    "shard of a dense exchange",
                                          "settings", "model",
@@ -90,7 +90,6 @@ texts_of(const std::vector<Item> & items, std::string (*text)(const Item & item)
 
 void print_commit(const Commit & commit) {
     print_row("undone", std::to_string(commit.n_undone) + " commits before it");
-    print_row("epoch", std::to_string(commit.epoch));
     print_row("step", number_text(commit.step));
     print_row("phase", phase_text(commit.phase));
     print_row("previous", short_text(commit.previous));
