@@ -99,18 +99,21 @@ static Resolved resolve(const OptimOptions & o) {
     const RuleRow &       rule  = find_row("rule", rules(), o.rule == "auto" ? row.rule : o.rule);
     const bool            signs = row.scheme == Scheme::momentum && rule.signs_momentum;
     const uint64_t        every = o.every == 0 ? row.every : o.every;
+    const uint64_t        fragments =
+        row.fragments == 0 || o.fragments == 0 ? std::max<uint64_t>(1, row.fragments) : o.fragments;
+    const char * const wire =
+        fragments > kFewFragments && row.wire_of_many ? row.wire_of_many : row.wire;
     return {
         .replicator   = row,
         .rule         = rule,
-        .wire         = find_row("wire", kWires, o.wire == "auto" ? row.wire : o.wire).wire,
+        .wire         = find_row("wire", kWires, o.wire == "auto" ? wire : o.wire).wire,
         .sign         = is_on(o.sign, signs),
         .restore_norm = is_on(o.restore_norm, row.restores_norm),
         .correction   = o.correction >= 0.0f ? o.correction : row.correction,
         .every        = every,
-        .fragments = row.fragments == 0 || o.fragments == 0 ? std::max<uint64_t>(1, row.fragments)
-                                                            : o.fragments,
-        .overlap   = o.overlap < 0 ? every / 5 : static_cast<uint64_t>(o.overlap),
-        .chunk     = parse_chunk(o.chunk)};
+        .fragments    = fragments,
+        .overlap      = o.overlap < 0 ? every / 5 : static_cast<uint64_t>(o.overlap),
+        .chunk        = parse_chunk(o.chunk)};
 }
 
 std::string default_replicator(bool alone) {

@@ -24,6 +24,12 @@ std::vector<NameAndHelp> replicator_names();
 std::vector<NameAndHelp> rule_names();
 std::vector<NameAndHelp> wire_names();
 
+// Settings of a publication, as flags.
+struct Publication {
+    std::string name, help, flags;
+};
+const std::vector<Publication> & publications();
+
 // The names alone, optionally preceded by "auto": the choices of a flag.
 std::vector<std::string> choices(const std::vector<NameAndHelp> & names, bool with_auto);
 
@@ -90,7 +96,7 @@ struct OptimOptions {
         );
         visit(
             "fragments", fragments,
-            "loco: parts of the model that take turns, one each round; 0: 4, or more to keep to "
+            "loco: parts of the model that take turns, one each round; 0: 6, or more to keep to "
             "--up-limit and --day-cap"
         );
         visit(

@@ -30,6 +30,9 @@ using MakeOnGraph = std::unique_ptr<Optimizer>(
     OptimizerParts parts, const OptimOptions & options, Wire wire, bool sign, DctMomentum & momentum
 );
 
+// Up to this many, changes that are rounded less are worth more than changes that travel sooner.
+constexpr uint64_t kFewFragments = 8;
+
 struct ReplicatorRow {
     uint8_t      id;  // on the wire (codec.h): never change it, never reuse it
     const char * name;
@@ -38,8 +41,9 @@ struct ReplicatorRow {
     // what "auto" or 0 means in the options
     const char * rule;
     const char * wire;
-    uint64_t     every     = 1;
-    uint64_t     fragments = 0;  // local steps: 0 here means that the option does not apply
+    uint64_t     every        = 1;
+    uint64_t     fragments    = 0;  // local steps: 0 here means that the option does not apply
+    const char * wire_of_many = nullptr;  // with more than kFewFragments; null: the same
     // local steps: what a negative outer_lr or outer_momentum means
     float outer_lr       = 0.7f;
     float outer_momentum = 0.9f;

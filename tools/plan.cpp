@@ -147,37 +147,47 @@ void print_choice(const PlanFlags & f, const ModelFile & model) {
     print_place(run, cost);
 }
 
-// How many samples at a time fit the usual sizes of NVIDIA's GPUs in bf16, alone with AdamW: two moments per
-// weight. loco with Muon keeps one there, the rest in host memory.
+// With the optimizer's state on the GPU if that fits, else on the host.
+CardFit fit_either(RunPlan & plan, const ModelConfig & config, int gb) {
+    CardFit card;
+    for (const bool on_host : {false, true}) {
+        plan.optimizer_on_host = on_host;
+        card                   = fit_card(plan, config, gb * 1073741824.0);
+        if (card.fits) {
+            break;
+        }
+    }
+    return card;
+}
+
+// How many samples at a time fit the usual sizes of NVIDIA's GPUs in bf16: alone with AdamW, and between hosts.
 void print_gpus(const PlanFlags & f, const ModelFile & model) {
     RunPlan plan;
     plan.T     = f.context;
     plan.batch = plan.micro = f.batch;
     plan.optim              = f.optim;
-    plan.optim.replicator   = "none";
     plan.compute            = "bf16";
     std::printf("\n");
     for (const int gb : {12, 24}) {
-        CardFit card;
-        for (const bool on_host : {false, true}) {
-            plan.optimizer_on_host = on_host;
-            card                   = fit_card(plan, model.config, gb * 1073741824.0);
+        for (const bool alone : {true, false}) {
+            plan.optim.replicator  = default_replicator(alone);
+            plan.optim.moments     = alone ? f.optim.moments : "f32";  // Muon has none
+            const CardFit     card = fit_either(plan, model.config, gb);
+            const std::string who  = alone ? "alone" : "with other hosts";
+            const std::string how  = std::string(card.fit.recompute ? " --recompute" : "") +
+                                    (plan.optimizer_on_host ? " --optimizer-on-host" : "");
+            const auto need = bytes_text(static_cast<uint64_t>(card.need));
             if (card.fits) {
-                break;
+                std::printf(
+                    "a GPU of %d GB trains it %s with --micro %lld%s (%s)\n", gb, who.c_str(),
+                    static_cast<long long>(card.fit.micro), how.c_str(), need.c_str()
+                );
+            } else {
+                std::printf(
+                    "a GPU of %d GB is too small to train it %s: %s with --micro 1%s\n", gb,
+                    who.c_str(), need.c_str(), how.c_str()
+                );
             }
-        }
-        const std::string how = std::string(card.fit.recompute ? " --recompute" : "") +
-                                (plan.optimizer_on_host ? " --optimizer-on-host" : "");
-        const auto need = bytes_text(static_cast<uint64_t>(card.need));
-        if (card.fits) {
-            std::printf(
-                "a GPU of %d GB trains it with --micro %lld%s (%s)\n", gb,
-                static_cast<long long>(card.fit.micro), how.c_str(), need.c_str()
-            );
-        } else {
-            std::printf(
-                "a GPU of %d GB is too small: %s with --micro 1%s\n", gb, need.c_str(), how.c_str()
-            );
         }
     }
 }

@@ -20,9 +20,19 @@ enum LtProductAttribute : int {
     kLtTransposeA  = 3,  // int32_t
     kLtTransposeB  = 4,
     kLtEpilogue    = 7,  // LtEpilogue
-    kLtBiasPointer = 8
+    kLtBiasPointer = 8,  // of the sums of B, too
+    kLtAuxPointer  = 11,
+    kLtAuxLd       = 12  // int64_t, a multiple of kLtAuxStep
 };
-enum LtEpilogue : uint32_t { kLtPlain = 1, kLtBias = 4 };
+constexpr int64_t kLtAuxStep = 8;
+enum LtEpilogue : uint32_t {
+    kLtPlain       = 1,
+    kLtBias        = 4,
+    kLtGelu        = 32 | 128,  // of the sum, which goes to Aux
+    kLtGeluAndBias = kLtGelu | kLtBias,
+    kLtGeluBack    = 64 | 128,  // times the slope at Aux
+    kLtSumsOfB     = 512        // over K, to the bias
+};
 enum LtPreferenceAttribute : int {
     kLtMostWorkspace = 1,  // uint64_t
     kLtAlignmentA    = 5,  // uint32_t, bytes; of B, C and D: the next three

@@ -9,17 +9,27 @@ namespace gt::cuda {
 constexpr int kQ1           = 5;    // in line with WireType
 constexpr int kLargestGroup = 256;  // no more than a block's threads
 
-__device__ inline int group_size(int wire) {
-    return wire == kQ1 ? kLargestGroup : 64;
+__device__ inline bool has_scale_byte(int wire) {
+    return wire == kQ1 || wire == kQ2;
 }
-__device__ inline int code_bits(int wire) {
-    return wire == kQ4 ? 4 : wire == kQ2 ? 2 : 1;
+__device__ inline int group_size(int wire) {
+    return has_scale_byte(wire) ? kLargestGroup : 64;
+}
+// Codes are digits of base `radix`, `per_byte` in a byte, the lowest first.
+__device__ inline int radix(int wire) {
+    return wire == kQ4 ? 16 : wire == kQ2 ? 3 : 2;
+}
+__device__ inline int per_byte(int wire) {
+    return wire == kQ4 ? 2 : wire == kQ2 ? 5 : 8;
+}
+__device__ inline int scale_bytes(int wire) {
+    return has_scale_byte(wire) ? 1 : 2;
 }
 __device__ inline int group_bytes(int wire, int n) {
     return wire == kFp32   ? 4 * n
            : wire == kFp16 ? 1 + 2 * n
            : wire == kQ8   ? 2 + n
-                           : 2 + (n * code_bits(wire) + 7) / 8;
+                           : scale_bytes(wire) + (n + per_byte(wire) - 1) / per_byte(wire);
 }
 
 // q2: the mean of the magnitudes above 0.7 of their mean.
@@ -51,7 +61,25 @@ __device__ inline float mean_magnitude(const float * x, int n) {
     return quotient(total, float(n));
 }
 
-// For one thread: the head of a group of q4, q2 or q1. s = 0 or kRefused: all zero.
+// q1 and q2: the scale's byte: two bits of mantissa, 6 of the exponent.
+constexpr unsigned kRefusedByte = 255, kZeroByte = 4 * (127 - 42);
+
+__device__ inline unsigned scale_byte(float scale) {
+    const unsigned upper = (__float_as_uint(scale) + 0x100000u) >> 21;
+    return upper < kZeroByte                  ? 0
+           : upper - kZeroByte < kRefusedByte ? upper - kZeroByte
+                                              : kRefusedByte - 1;
+}
+// REQUIRES: s is neither 0 nor refused.
+__device__ inline float scale_of_byte(unsigned s) {
+    return __uint_as_float((s + kZeroByte) << 21);
+}
+
+__device__ inline bool is_nothing(int wire, unsigned s) {
+    return s == 0 || s == (has_scale_byte(wire) ? kRefusedByte : kRefused);
+}
+
+// For one thread: the head of a group of q4, q2 or q1.
 __device__ inline WireHead narrow_head(int wire, const float * x, int n) {
     WireHead head{};
     unsigned top = 0;
@@ -59,15 +87,16 @@ __device__ inline WireHead narrow_head(int wire, const float * x, int n) {
         top = magnitude_bits(x[i]) > top ? magnitude_bits(x[i]) : top;
     }
     const float largest = __uint_as_float(top);
-    head.s              = wire_scale(largest);
-    if (wire == kQ2 && largest <= kWireHuge) {
-        head.s = wire_scale(ternary_scale(x, n));
-    } else if (wire == kQ1 && head.s != 0 && head.s != kRefused) {
-        head.s = wire_scale(mean_magnitude(x, n));
+    if (!has_scale_byte(wire)) {
+        head.s     = wire_scale(largest);
+        head.at[0] = quotient(__uint_as_float(head.s << 16), 7.0f);
+        head.up    = head.s == 0 ? 0.0f : quotient(1.0f, head.at[0]);
+    } else if (largest <= kWireHuge) {
+        head.s     = scale_byte(wire == kQ1 ? mean_magnitude(x, n) : ternary_scale(x, n));
+        head.at[0] = scale_of_byte(head.s);
+    } else {
+        head.s = kRefusedByte;
     }
-    const float scale = __uint_as_float(head.s << 16);
-    head.at[0]        = wire == kQ4 ? quotient(scale, 7.0f) : scale;
-    head.up           = head.s == 0 ? 0.0f : quotient(1.0f, head.at[0]);
     return head;
 }
 
@@ -78,12 +107,17 @@ __device__ inline unsigned narrow_code(int wire, const WireHead & head, float x,
         restored                = negative != 0 ? -head.at[0] : head.at[0];
         return negative;
     }
-    const float top = wire == kQ4 ? 7.0f : 1.0f;
-    float       t   = mul(x, head.up);
-    t               = t > top ? top : t < -top ? -top : t;
-    const int k     = int(add(t, t < 0.0f ? -0.5f : 0.5f));
-    restored        = mul(float(k), head.at[0]);
-    return unsigned(k + (wire == kQ4 ? 8 : 2));
+    if (wire == kQ2) {
+        const float edge = mul(0.5f, head.at[0]);
+        const int   k    = x > edge ? 1 : x < -edge ? -1 : 0;
+        restored         = mul(float(k), head.at[0]);
+        return unsigned(k + 1);
+    }
+    float t     = mul(x, head.up);
+    t           = t > 7.0f ? 7.0f : t < -7.0f ? -7.0f : t;
+    const int k = int(add(t, t < 0.0f ? -0.5f : 0.5f));
+    restored    = mul(float(k), head.at[0]);
+    return unsigned(k + 8);
 }
 
 // For a whole block: values x [n], in shared memory, become bytes, then the values that receivers decode.
@@ -100,19 +134,19 @@ encode_dense(int wire, float * x, int n, uint16_t * code, WireHead * head, uint8
         *head = narrow_head(wire, x, n);
     }
     __syncthreads();
-    const bool nothing = head->s == 0 || head->s == kRefused;
+    const bool nothing = is_nothing(wire, head->s);
     for (int i = threadIdx.x; i < n; i += kThreads) {
         float restored = 0.0f;
         code[i]        = uint16_t(nothing ? 0 : narrow_code(wire, *head, x[i], restored));
         x[i]           = restored;
     }
     __syncthreads();
-    const int bits = code_bits(wire), per = 8 / bits;
+    const int per = per_byte(wire), n_scale = scale_bytes(wire);
     for (int b = threadIdx.x; b < n_bytes; b += kThreads) {
-        unsigned byte = b < 2 ? head->s >> 8 * b : 0;
-        for (int j = 0; b >= 2 && j < per; ++j) {
-            const int i = (b - 2) * per + j;
-            byte |= i < n ? unsigned(code[i]) << j * bits : 0;
+        unsigned byte = b < n_scale ? head->s >> 8 * b : 0;
+        for (int j = per - 1; b >= n_scale && j >= 0; --j) {
+            const int i = (b - n_scale) * per + j;
+            byte        = byte * radix(wire) + (i < n ? code[i] : 0);
         }
         out[b] = uint8_t(byte);
     }
@@ -124,18 +158,20 @@ __device__ inline float dense_value(int wire, const uint8_t * in, int i) {
     if (wire == kFp32 || wire == kFp16 || wire == kQ8) {
         return wire_value(wire, in, i);
     }
-    const unsigned s = in[0] | in[1] << 8;
+    const unsigned s = has_scale_byte(wire) ? in[0] : in[0] | in[1] << 8;
     if (s == 0) {
         return 0.0f;
     }
-    const float    scale = __uint_as_float(s << 16);
-    const int      bits = code_bits(wire), at = i * bits;
-    const unsigned code = unsigned(in[2 + at / 8]) >> at % 8 & ((1u << bits) - 1u);
-    if (wire == kQ1) {
-        return code != 0 ? -scale : scale;
+    const int      per = per_byte(wire), at = i % per;
+    const unsigned byte = in[scale_bytes(wire) + i / per];
+    if (wire == kQ2) {
+        const unsigned power = at == 0 ? 1 : at == 1 ? 3 : at == 2 ? 9 : at == 3 ? 27 : 81;
+        return mul(float(int(byte / power % 3) - 1), scale_of_byte(s));
     }
-    return wire == kQ4 ? mul(float(int(code) - 8), quotient(scale, 7.0f))
-                       : mul(float(int(code) - 2), scale);
+    if (wire == kQ1) {
+        return (byte >> at & 1u) != 0 ? -scale_of_byte(s) : scale_of_byte(s);
+    }
+    return mul(float(int(byte >> 4 * at & 15u) - 8), quotient(__uint_as_float(s << 16), 7.0f));
 }
 
 }  // namespace gt::cuda

@@ -78,6 +78,15 @@ struct Gemm {
     int64_t      ldc      = 0;
     const void * bias     = nullptr;  // of C's type, as the residual
     const void * residual = nullptr;
+
+    // C becomes GELU of that (by tanh), which itself goes to `inner`; or that times GELU's slope at `inner`.
+    // REQUIRES: C is bf16, ldc is N. inner is laid out as C.
+    enum class Then { nothing, gelu, gelu_back };
+    Then       then  = Then::nothing;
+    uint16_t * inner = nullptr;
+
+    // If not null: the sums of A's columns go here. REQUIRES: ta, a sum of F32 and nothing else.
+    float * a_sums = nullptr;
 };
 void gemm(Stream s, const Gemm & g);
 

@@ -4,7 +4,9 @@
 namespace gt::cuda {
 
 static dim3 value_blocks(const Rows & rows) {
-    return blocks_for(rows.n_groups * (rows.wire == kQ1 ? kLargestGroup : 64), kThreads);
+    return blocks_for(
+        rows.n_groups * (rows.wire == kQ1 || rows.wire == kQ2 ? kLargestGroup : 64), kThreads
+    );
 }
 
 void rows_extract(Stream s, const Rows & rows, float * x, uint8_t * message) {

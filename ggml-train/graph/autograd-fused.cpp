@@ -41,18 +41,24 @@ static void rule_linear(Autograd & a, ggml_tensor * y, ggml_tensor * g) {
     std::vector<ggml_tensor *> dx_args = {dy};
     int32_t                    column = 0, x_column = 0;
     for (int i = 0; i < n_weights; ++i) {
-        ggml_tensor * w     = y->src[1 + i];
-        ggml_tensor * param = nullptr;
-        if (ggml_tensor * acc = weight_accumulator(a, w, &param)) {
+        ggml_tensor * w = y->src[1 + i], *param = nullptr, *bias_param = nullptr;
+        ggml_tensor * bias     = p.i[1] ? y->src[1 + n_weights + i] : nullptr;
+        ggml_tensor * acc      = weight_accumulator(a, w, &param);
+        ggml_tensor * bias_acc = bias ? weight_accumulator(a, bias, &bias_param) : nullptr;
+        // on a device the product reads dy for both
+        const bool    both = acc && bias_acc && a.ops().form() == Form::device;
+        ggml_tensor * sums = both ? ggml_new_tensor_1d(a.ctx(), GGML_TYPE_F32, w->ne[1]) : nullptr;
+        if (acc) {
             a.emit(fused_inplace(
-                a.ctx(), kLinearBackW, acc, {dy, a.value(x), a.next_beta(param)},
+                a.ctx(), kLinearBackW, acc, {dy, a.value(x), a.next_beta(param), sums},
                 {.i = {column, x_column}}
             ));
         }
-        ggml_tensor * bias = p.i[1] ? y->src[1 + n_weights + i] : nullptr;
-        if (ggml_tensor * acc = bias ? weight_accumulator(a, bias, &param) : nullptr) {
-            ggml_tensor * beta = a.next_beta(param);
-            a.emit(fused_inplace(a.ctx(), kSumRows, acc, {dy, beta}, {.i = {column}}));
+        if (bias_acc) {
+            ggml_tensor * beta = a.next_beta(bias_param);
+            a.emit(fused_inplace(
+                a.ctx(), kSumRows, bias_acc, {sums ? sums : dy, beta}, {.i = {sums ? 0 : column}}
+            ));
         }
         column += static_cast<int32_t>(w->ne[1]);
         x_column += p.i[3] ? static_cast<int32_t>(w->ne[0]) : 0;

@@ -1,5 +1,7 @@
 #include "ggml-train/graph/autograd.h"
 
+#include "ggml-train/graph/epilogues.h"
+
 #include <algorithm>
 
 namespace gt {
@@ -35,6 +37,7 @@ void Autograd::run(ggml_tensor * root, const std::function<ggml_tensor *()> & ro
     for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
         backward(*it);
     }
+    join_gelus(graph_, static_cast<int>(nodes.size()));
 }
 
 void Autograd::backward(ggml_tensor * node) {

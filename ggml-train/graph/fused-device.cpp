@@ -24,7 +24,11 @@ static uint16_t * halves(const ggml_tensor * t) {
     return static_cast<uint16_t *>(t->data);
 }
 
-static void run_product(const Kernels & k, const LinearProduct & product) {
+static void run_product(
+    const Kernels &       k,
+    const LinearProduct & product,
+    cuda::Gemm::Then      then = cuda::Gemm::Then::nothing
+) {
     const cpu::Gemm & g = product.g;
     const cuda::Out   C = out(product.C, product.c_at);
     k.gemm(
@@ -41,17 +45,22 @@ static void run_product(const Kernels & k, const LinearProduct & product) {
                   .C        = C,
                   .ldc      = g.ldc,
                   .bias     = in(product.bias).at,
-                  .residual = g.beta == 0.0f ? in(product.residual, product.c_at).at : C.at}
+                  .residual = g.beta == 0.0f ? in(product.residual, product.c_at).at : C.at,
+                  .then     = product.inner ? then : cuda::Gemm::Then::nothing,
+                  .inner    = product.inner ? halves(product.inner) : nullptr,
+                  .a_sums   = data(product.a_sums)}
     );
 }
 
 static void linear(const Kernels & k, const ggml_tensor * y, const FusedParams & p) {
-    each_product_of_linear(y, p, [&](const LinearProduct & product) { run_product(k, product); });
+    each_product_of_linear(y, p, [&](const LinearProduct & product) {
+        run_product(k, product, cuda::Gemm::Then::gelu);
+    });
 }
 
 static void linear_back_x(const Kernels & k, const ggml_tensor * dx, const FusedParams & p) {
     each_product_of_linear_back_x(dx, p, [&](const LinearProduct & product) {
-        run_product(k, product);
+        run_product(k, product, cuda::Gemm::Then::gelu_back);
     });
 }
 

@@ -64,6 +64,15 @@ ggml_tensor * fused_inplace(
     return finish(node, op, params);
 }
 
+void fused_extend(ggml_tensor * node, const ggml_tensor * from, ggml_tensor * inner) {
+    std::copy(std::begin(from->src), std::end(from->src), node->src);
+    *std::find(std::begin(node->src), std::end(node->src), nullptr) = inner;
+    std::copy(std::begin(from->op_params), std::end(from->op_params), node->op_params);
+    FusedParams params = fused_params(node);
+    params.i[4]        = 1;
+    finish(node, *fused_op(node), params);
+}
+
 const FusedOp * fused_op(const ggml_tensor * node) {
     if (node->op != GGML_OP_CUSTOM) {
         return nullptr;
@@ -135,7 +144,14 @@ static void run_linear_back_x(const ggml_tensor * dx, const FusedParams & p, int
 }
 
 static void run_linear_back_w(const ggml_tensor * dw, const FusedParams & p, int i, int n) {
-    run_product(i, n, product_of_linear_back_w(dw, p, *data(dw->src[3])));
+    const LinearProduct product = product_of_linear_back_w(dw, p, *data(dw->src[3]));
+    run_product(i, n, product);
+    if (product.a_sums) {
+        cpu::sum_rows(
+            {i, n}, product.g.K, product.g.M, data(product.A) + product.a_at, product.g.lda, 0.0f,
+            data(product.a_sums)
+        );
+    }
 }
 
 static void run_sum_rows(const ggml_tensor * db, const FusedParams & p, int i, int n) {

@@ -32,9 +32,10 @@ struct FusedOp {
 
 // The table. Arguments (sources) in the order given. On devices activations and their gradients may be BF16: a node's
 // gradient has its type, or is F32 (autograd.h); kernels.h says which types go together.
-extern const FusedOp kLinear;         // x, n weights, n biases or none, residual or none
-extern const FusedOp kLinearBackX;    // dy, add or none, n weights
-extern const FusedOp kLinearBackW;    // [grad], dy, x, beta
+extern const FusedOp
+    kLinear;  // x, n weights, n biases or none, residual or none, sum before GELU or none
+extern const FusedOp kLinearBackX;    // dy, add or none, n weights, sum before GELU or none
+extern const FusedOp kLinearBackW;    // [grad], dy, x, beta, sums of dy or none
 extern const FusedOp kSumRows;        // [grad], dy, beta
 extern const FusedOp kLayerNorm;      // x, w, b, stats
 extern const FusedOp kRmsNorm;        // x, w, stats
@@ -75,6 +76,9 @@ ggml_tensor * fused_inplace(
     const std::vector<ggml_tensor *> & args,
     const FusedParams &                params = {}
 );
+
+// Makes `node` compute what `from` does, and of that the GELU or its slope (linear-products.h), with one more source.
+void fused_extend(ggml_tensor * node, const ggml_tensor * from, ggml_tensor * inner);
 
 // The row of the table, or null if the node is not ours.
 const FusedOp * fused_op(const ggml_tensor * node);

@@ -15,13 +15,18 @@ struct LinearProduct {
     int64_t             a_at = 0, b_at = 0, c_at = 0;
     const ggml_tensor * bias     = nullptr;
     const ggml_tensor * residual = nullptr;
+    const ggml_tensor * inner =
+        nullptr;  // what the GELU that follows reads; backward: that of its slope
+    const ggml_tensor * a_sums = nullptr;
 };
 
-// i0: number of weights, i1: has biases, i2: has residual, i3: every weight has columns of x of its own.
+// i0: number of weights, i1: has biases, i2: has residual, i3: every weight has columns of x of its own, i4: is the
+// GELU of the sum, with one weight.
 template <class Run>
 void each_product_of_linear(const ggml_tensor * y, const FusedParams & p, const Run & run) {
     const ggml_tensor * x        = y->src[0];
-    const ggml_tensor * residual = p.i[2] ? y->src[1 + p.i[0] * (p.i[1] ? 2 : 1)] : nullptr;
+    const int           after    = 1 + p.i[0] * (p.i[1] ? 2 : 1);
+    const ggml_tensor * residual = p.i[2] ? y->src[after] : nullptr;
     int64_t             column   = 0;
     for (int w = 0; w < p.i[0]; ++w) {
         const ggml_tensor * weight = y->src[1 + w];
@@ -40,13 +45,14 @@ void each_product_of_linear(const ggml_tensor * y, const FusedParams & p, const 
             .a_at     = p.i[3] ? w * weight->ne[0] : 0,
             .c_at     = column,
             .bias     = p.i[1] ? y->src[1 + p.i[0] + w] : nullptr,
-            .residual = residual});
+            .residual = residual,
+            .inner    = p.i[4] ? y->src[after + p.i[2]] : nullptr});
         column += weight->ne[1];
     }
 }
 
 // The sources of kLinearBackX. i0: number of weights, i1: has add, i2: in place (the target comes first), i3: as
-// above.
+// above, i4: times the slope of the GELU at the last source, with one weight.
 struct LinearBackX {
     LinearBackX(const ggml_tensor * dx, const FusedParams & p)
         : dy(dx->src[p.i[2]]), add(p.i[1] ? dx->src[p.i[2] + 1] : nullptr),
@@ -79,7 +85,8 @@ void each_product_of_linear_back_x(const ggml_tensor * dx, const FusedParams & p
             .C        = dx,
             .a_at     = column,
             .c_at     = at,
-            .residual = first ? back.add : nullptr});
+            .residual = first ? back.add : nullptr,
+            .inner    = p.i[4] ? back.weights[p.i[0]] : nullptr});
         column += weight->ne[1];
     }
 }
@@ -99,11 +106,12 @@ product_of_linear_back_w(const ggml_tensor * dw, const FusedParams & p, float be
              .ldb  = x->ne[0],
              .ldc  = dw->ne[0],
              .beta = beta},
-        .A    = dy,
-        .B    = x,
-        .C    = dw,
-        .a_at = p.i[0],
-        .b_at = p.i[1]};
+        .A      = dy,
+        .B      = x,
+        .C      = dw,
+        .a_at   = p.i[0],
+        .b_at   = p.i[1],
+        .a_sums = dw->src[4]};
 }
 
 }  // namespace gt

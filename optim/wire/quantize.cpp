@@ -36,7 +36,7 @@ static uint32_t get_code(const uint8_t * in, int64_t i, int bits) {
     return in[at >> 3] >> (at & 7) & ((1u << bits) - 1u);
 }
 
-// --- linear levels: q8, and q4 and q2 of dense groups ----------------------------------------------
+// --- linear levels: q8, and q4 of dense groups -----------------------------------------------------
 
 // Codes are k + offset, |k| <= top; value = k * (s / top).
 struct Linear {
@@ -44,34 +44,12 @@ struct Linear {
 };
 
 static Linear linear(Wire wire) {
-    return wire == Wire::q8   ? Linear{8, 127, 0}
-           : wire == Wire::q4 ? Linear{4, 7, 8}
-                              : Linear{2, 1, 2};
-}
-
-// Three levels: the mean of the magnitudes above 0.7 of their mean (ternary weight networks).
-static float ternary_scale(const float * x, int64_t n) {
-    float sum = 0.0f, above = 0.0f, count = 0.0f;
-    for (int64_t i = 0; i < n; ++i) {
-        sum += magnitude(x[i]);
-    }
-    const float edge = 0.7f * sum / static_cast<float>(n);
-    for (int64_t i = 0; i < n; ++i) {
-        if (magnitude(x[i]) > edge) {
-            above += magnitude(x[i]);
-            count += 1.0f;
-        }
-    }
-    return count > 0.0f ? above / count : 0.0f;
+    return wire == Wire::q8 ? Linear{8, 127, 0} : Linear{4, 7, 8};
 }
 
 void encode_linear(Wire wire, const float * x, int64_t n, uint8_t * out, float * restored) {
-    const Linear q   = linear(wire);
-    float        max = largest(x, n);
-    if (wire == Wire::q2 && max <= kHuge) {
-        max = ternary_scale(x, n);
-    }
-    const uint16_t s = encode_scale(max);
+    const Linear   q = linear(wire);
+    const uint16_t s = encode_scale(largest(x, n));
     put(out, s);
     std::memset(out + 2, 0, code_bytes(n, q.bits));
     if (s == 0 || s == kRefused) {

@@ -35,7 +35,7 @@ inline int64_t code_bytes(int64_t n, int bits) {
     return (n * bits + 7) / 8;
 }
 
-// Equidistant levels: q8, and q4 and q2 of dense groups.
+// Equidistant levels: q8, and q4 of dense groups.
 void         encode_linear(Wire wire, const float * x, int64_t n, uint8_t * out, float * restored);
 const char * decode_linear(Wire wire, const uint8_t * in, int64_t n, float * x);
 
@@ -46,5 +46,12 @@ const char * decode_levels(Wire wire, const uint8_t * in, int64_t n, float * x);
 // A sign and one magnitude: q1.
 void         encode_signs(const float * x, int64_t n, uint8_t * out, float * restored);
 const char * decode_signs(const uint8_t * in, int64_t n, float * x);
+
+// A sign or nothing, and one magnitude: q2 of dense groups.
+void           encode_ternary(const float * x, int64_t n, uint8_t * out, float * restored);
+const char *   decode_ternary(const uint8_t * in, int64_t n, float * x);
+inline int64_t ternary_bytes(int64_t n) {
+    return (n + 4) / 5;
+}
 
 }  // namespace gt::values

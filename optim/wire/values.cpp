@@ -67,9 +67,9 @@ int64_t group_bytes(Wire wire, Group kind, int64_t n) {
         case Wire::q4:
             return head + code_bytes(n, 4);
         case Wire::q2:
-            return head + code_bytes(n, 2);
+            return kind == Group::dense ? 1 + ternary_bytes(n) : head + code_bytes(n, 2);
         case Wire::q1:
-            return 2 + code_bytes(n, 1);
+            return 1 + code_bytes(n, 1);
     }
     GT_CHECK(false, "unknown wire type");
 }
@@ -124,6 +124,9 @@ static const char * decode_fp16(const uint8_t * in, int64_t n, float * x) {
 static bool is_linear(Wire wire, Group kind) {
     return wire == Wire::q8 || kind == Group::dense;
 }
+static bool is_ternary(Wire wire, Group kind) {
+    return wire == Wire::q2 && kind == Group::dense;
+}
 
 void encode_group(
     Wire wire, Group kind, const float * x, int64_t n, uint8_t * out, float * restored
@@ -135,6 +138,8 @@ void encode_group(
         encode_fp16(x, n, out, restored);
     } else if (wire == Wire::q1) {
         encode_signs(x, n, out, restored);
+    } else if (is_ternary(wire, kind)) {
+        encode_ternary(x, n, out, restored);
     } else if (is_linear(wire, kind)) {
         encode_linear(wire, x, n, out, restored);
     } else {
@@ -151,6 +156,9 @@ const char * decode_group(Wire wire, Group kind, const uint8_t * in, int64_t n, 
     }
     if (wire == Wire::q1) {
         return decode_signs(in, n, x);
+    }
+    if (is_ternary(wire, kind)) {
+        return decode_ternary(in, n, x);
     }
     return is_linear(wire, kind) ? decode_linear(wire, in, n, x) : decode_levels(wire, in, n, x);
 }

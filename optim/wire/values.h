@@ -1,7 +1,7 @@
 // optim/wire/values.h — a group of floats <-> bytes, in the wire types. Part of the message format:
 //
 // A group is the values of one chunk (kind sparse: selected by top-k, never near zero) or up to 64
-// (q1: 256) neighbours (kind dense). n values, little-endian, no padding between groups:
+// (q1, q2: 256) neighbours (kind dense). n values, little-endian, no padding between groups:
 //
 //   wire  kind    bytes          content
 //   fp32  both    4n             n x float
@@ -11,13 +11,16 @@
 //                                each next one R times that; R = (r + 1) / 256, r >= 31
 //   q2    sparse  3 + ceil(n/4)  s, r, n x 2 bits: sign, level; level 0 is s, level 1 is s * R
 //   q4    dense   2 + ceil(n/2)  s, n x 4 bits in 1..15; value = (code - 8) * (s / 7)
-//   q2    dense   2 + ceil(n/4)  s, n x 2 bits in 1..3; value = (code - 2) * s
-//   q1    both    2 + ceil(n/8)  s, n x 1 bit: sign; value = s or -s
+//   q2    dense   1 + ceil(n/5)  b, n digits of base 3, five in a byte, the lowest first;
+//                                value = (digit - 1) * s
+//   q1    both    1 + ceil(n/8)  b, n x 1 bit: sign; value = s or -s
 //
 // s: the upper 16 bits of a float, positive, 2^-80 <= s <= 2^30, or 0: then all values and all further
-// bytes are zero. Codes fill bytes from the low bits up; unused bits are zero. Magnitudes are at most
-// 2^30. Anything else is invalid. Values are rounded to the nearest level; a group whose largest
-// magnitude is below 2^-80 is sent as zeros. Arithmetic is + - * / sqrt in the order written here.
+// bytes are zero. b: s = (1 + (b mod 4) / 4) 2^(floor(b / 4) - 42), and 0 as for s; 255 is invalid.
+// Codes fill bytes from the low bits up; unused bits are zero. Magnitudes are at most 2^30. Anything
+// else is invalid. Values are rounded to the nearest level; a group whose largest magnitude is below
+// 2^-80 (q1: the mean magnitude, 2^-42) is sent as zeros. Arithmetic is + - * / sqrt in the order
+// written here.
 #pragma once
 
 #include "ggml-train/base/base.h"
@@ -30,7 +33,7 @@ enum class Group : uint8_t { sparse, dense };
 // Values in a dense group; the last of a row may be shorter.
 constexpr int64_t kLargestGroup = 256;
 constexpr int64_t dense_group(Wire wire) {
-    return wire == Wire::q1 ? kLargestGroup : 64;
+    return wire == Wire::q1 || wire == Wire::q2 ? kLargestGroup : 64;
 }
 
 int64_t group_bytes(Wire wire, Group kind, int64_t n);

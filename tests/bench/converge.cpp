@@ -10,7 +10,7 @@
 #include "models/text/token-data.h"
 #include "models/text/tokenizer.h"
 #include "tests/bench/converge-sim.h"
-#include "tools/cli/flags.h"
+#include "tools/train/train-flags.h"
 
 #include <map>
 
@@ -19,12 +19,11 @@ using namespace gt;
 namespace {
 
 struct BenchFlags {
-    std::string task = "text", data, preset = "gpt-tiny", save;
+    std::string task = "text", data, preset = "gpt-tiny", save, published = "none";
     int64_t     batch = 0, context = 128;
     SimRun      run{.schedule = {.lr = 8e-3f, .warmup = 40, .steps = 400}};
 
-    template <class Visit>
-    void visit(Visit && visit) {
+    void visit(Flags & visit) {
         visit("task", task, "what the hosts learn", {"text", "pictures"});
         visit("data", data, "tokens (prepare-data) or a folder of pictures");
         visit("preset", preset, "text: the model");
@@ -37,6 +36,7 @@ struct BenchFlags {
         visit("clip", run.clip, "largest norm of a gradient");
         visit("steps", run.schedule.steps, "steps of each host");
         run.schedule.visit(visit);
+        visit_published(visit, published);
         run.optim.visit(visit);
     }
 };

@@ -3,12 +3,13 @@
 // it was chosen for, with addresses as aligned as was promised and all the workspace it asked for. Products are done
 // when their stream is synchronized. Like cuda-emu.cpp, never compiled with sanitizers.
 //
-// GT_EMU_CUBLASLT_FAIL=choose|run    finds no algorithm; fails to run one
+// GT_EMU_CUBLASLT_FAIL=choose|epilogue|run    finds no algorithm; none with GELU or sums; fails to run one
 // Not modelled: the order of cuBLASLt's sums, types and epilogues that gemm.cpp does not use.
 #include "cuda-emu.h"
 #include "emu-matrix.h"
 #include "ggml-train/cuda/cublaslt.h"
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -20,6 +21,11 @@ struct LtProduct {
     int32_t      transpose[2]{};  // A, B
     uint32_t     epilogue = kLtPlain;
     const void * bias     = nullptr;
+    void *       aux      = nullptr;
+    int64_t      aux_ld   = 0;
+
+    bool has_gelu() const { return (epilogue & ~uint32_t{kLtBias}) == kLtGelu; }
+    bool has_bias() const { return epilogue == kLtBias || epilogue == kLtGeluAndBias; }
 };
 struct LtLayout {
     LtType  type{};
@@ -92,6 +98,10 @@ set_product(LtProduct * product, LtProductAttribute what, const void * value, si
             return copy_value(product->epilogue, value, bytes);
         case kLtBiasPointer:
             return copy_value(product->bias, value, bytes);
+        case kLtAuxPointer:
+            return copy_value(product->aux, value, bytes);
+        case kLtAuxLd:
+            return copy_value(product->aux_ld, value, bytes);
     }
     return fail("an unknown attribute");
 }
@@ -120,9 +130,10 @@ LtStatus set_preference(
 
 // A product with all that it is about, in the form of an algorithm's data.
 struct Shape {
-    int32_t  M = 0, N = 0, K = 0, flags = 0;
+    int32_t  M = 0, N = 0, K = 0;
+    uint16_t flags = 0, epilogue = 0;
     uint32_t alignment[4]{};
-    uint64_t ld[3]{};
+    uint32_t ld[4]{};  // A, B, D, aux
 };
 static_assert(sizeof(Shape) <= sizeof(LtAlgorithm));
 
@@ -149,18 +160,27 @@ bool shape_of(
     if (A.type != B.type || C.type != D.type || (D.type == kLtBf16 && A.type != kLtBf16)) {
         return fail("types that cuBLASLt does not combine"), false;
     }
-    if ((op.epilogue == kLtBias) != (op.bias != nullptr)) {
+    if ((op.has_bias() || op.epilogue == kLtSumsOfB) != (op.bias != nullptr)) {
         return fail("an epilogue without its bias, or the reverse"), false;
+    }
+    if ((op.has_gelu() || op.epilogue == kLtGeluBack) != (op.aux != nullptr)) {
+        return fail("an epilogue without its auxiliary matrix, or the reverse"), false;
+    }
+    if (op.aux && (op.aux_ld < D.rows || op.aux_ld % kLtAuxStep != 0 || D.type != kLtBf16)) {
+        return fail("an auxiliary matrix that is not bf16, of D's size, with a step of 8"), false;
     }
     shape       = {};
     shape.M     = static_cast<int32_t>(D.rows);
     shape.N     = static_cast<int32_t>(D.columns);
     shape.K     = static_cast<int32_t>(K);
-    shape.flags = ta + 2 * tb + 4 * (A.type == kLtBf16) + 8 * (op.epilogue == kLtBias) +
-                  16 * op.compute + 4096 * (D.type == kLtBf16);
-    shape.ld[0] = static_cast<uint64_t>(A.ld);
-    shape.ld[1] = static_cast<uint64_t>(B.ld);
-    shape.ld[2] = static_cast<uint64_t>(D.ld);
+    shape.flags = static_cast<uint16_t>(
+        ta + 2 * tb + 4 * (A.type == kLtBf16) + 8 * (D.type == kLtBf16) + 16 * op.compute
+    );
+    shape.epilogue = static_cast<uint16_t>(op.epilogue);
+    int i          = 0;
+    for (const int64_t ld : {A.ld, B.ld, D.ld, op.aux_ld}) {
+        shape.ld[i++] = static_cast<uint32_t>(ld);
+    }
     return true;
 }
 
@@ -183,6 +203,9 @@ LtStatus choose(
     Shape shape;
     if (n_asked < 1 || !shape_of(*op, *A, *B, *C, *D, shape)) {
         return kLtInvalidValue;
+    }
+    if ((op->epilogue & ~uint32_t{kLtBias}) > kLtPlain && fails("epilogue")) {
+        return kLtNotSupported;
     }
     std::copy_n(preference->alignment, 4, shape.alignment);
     choices[0] = {};
@@ -220,29 +243,64 @@ struct Work {
     float       beta = 0.0f;
 };
 
+void save(LtType type, void * to, int64_t at, float x) {
+    if (type == kLtBf16) {
+        static_cast<uint16_t *>(to)[at] = static_cast<uint16_t>(bf16_bits(x));
+    } else {
+        static_cast<float *>(to)[at] = x;
+    }
+}
+
+// x/2 (1 + tanh(z)) with z = kRootTwoOverPi (x + kCubic x^3), and its slope.
+constexpr float kRootTwoOverPi = 0.79788456f, kCubic = 0.044715f;
+
+float gelu_of(float x) {
+    return 0.5f * x * (1.0f + std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x)));
+}
+
+float gelu_slope_at(float x) {
+    const float t = std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x));
+    return 0.5f * (1.0f + t) +
+           0.5f * x * (1.0f - t * t) * kRootTwoOverPi * (1.0f + 3.0f * kCubic * x * x);
+}
+
+// What becomes of element [m, n] of the sum.
+float finished(const Work & w, int64_t m, int64_t n, float sum) {
+    const LtType type = w.D.type;
+    if (w.op.has_bias()) {
+        sum += load(type, w.op.bias, m);
+    }
+    const int64_t at = n * w.op.aux_ld + m;
+    if (w.op.has_gelu()) {
+        save(type, w.op.aux, at, sum);
+        return gelu_of(sum);
+    }
+    return w.op.epilogue == kLtGeluBack ? sum * gelu_slope_at(load(type, w.op.aux, at)) : sum;
+}
+
 void run(const Work & w) {
-    const int64_t M = w.shape.M, N = w.shape.N, K = w.shape.K, ld = w.shape.ld[2];
+    const int64_t M = w.shape.M, N = w.shape.N, K = w.shape.K, ld = w.D.ld;
     const auto    a = packed(w.a, w.A, w.op.transpose[0] == 0, K, M);  // rows of op(A)'s columns
     const auto    b = packed(w.b, w.B, w.op.transpose[1] == 0, N, K);
     std::vector<float> sum(static_cast<size_t>(M));
     for (int64_t n = 0; n < N; ++n) {
         std::fill(sum.begin(), sum.end(), 0.0f);
+        float of_b = 0.0f;
         for (int64_t k = 0; k < K; ++k) {
             const float   factor = b[n * K + k];
             const float * column = a.data() + k * M;
+            of_b += factor;
             for (int64_t m = 0; m < M; ++m) {
                 sum[m] += factor * column[m];
             }
         }
+        if (w.op.epilogue == kLtSumsOfB) {
+            save(w.D.type, const_cast<void *>(w.op.bias), n, of_b);
+        }
         for (int64_t m = 0; m < M; ++m) {
             const int64_t at  = n * ld + m;
             const float   old = w.beta == 0.0f ? 0.0f : w.beta * load(w.D.type, w.c, at);
-            const float   all = sum[m] + old + (w.op.bias ? load(w.D.type, w.op.bias, m) : 0.0f);
-            if (w.D.type == kLtBf16) {
-                static_cast<uint16_t *>(w.d)[at] = static_cast<uint16_t>(bf16_bits(all));
-            } else {
-                static_cast<float *>(w.d)[at] = all;
-            }
+            save(w.D.type, w.d, at, finished(w, m, n, sum[m] + old));
         }
     }
 }

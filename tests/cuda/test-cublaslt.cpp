@@ -80,6 +80,12 @@ TEST_CASE("the_table_has_the_abi_of_cublaslt_h") {
     CHECK(int(kLtBiasPointer) == int(CUBLASLT_MATMUL_DESC_BIAS_POINTER));
     CHECK(int(kLtPlain) == int(CUBLASLT_EPILOGUE_DEFAULT));
     CHECK(int(kLtBias) == int(CUBLASLT_EPILOGUE_BIAS));
+    CHECK(int(kLtAuxPointer) == int(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER));
+    CHECK(int(kLtAuxLd) == int(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD));
+    CHECK(int(kLtGelu) == int(CUBLASLT_EPILOGUE_GELU_AUX));
+    CHECK(int(kLtGeluAndBias) == int(CUBLASLT_EPILOGUE_GELU_AUX_BIAS));
+    CHECK(int(kLtGeluBack) == int(CUBLASLT_EPILOGUE_DGELU));
+    CHECK(int(kLtSumsOfB) == int(CUBLASLT_EPILOGUE_BGRADB));
     CHECK(int(kLtMostWorkspace) == int(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES));
     CHECK(int(kLtAlignmentA) == int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES));
     CHECK(int(kLtAlignmentA) + 3 == int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES));
@@ -111,8 +117,14 @@ TEST_CASE("the_library_takes_our_descriptions_of_a_product") {
     CHECK(set(kLtTransposeA, int32_t{1}) == kLtSuccess);
     CHECK(set(kLtTransposeB, int32_t{0}) == kLtSuccess);
     CHECK(set(kLtTransposeB, int64_t{0}) == kLtInvalidValue);  // it looks at sizes
-    CHECK(set(kLtEpilogue, kLtBias) == kLtSuccess);
+    for (const LtEpilogue epilogue :
+         {kLtPlain, kLtBias, kLtGelu, kLtGeluAndBias, kLtGeluBack, kLtSumsOfB}) {
+        CHECK(set(kLtEpilogue, epilogue) == kLtSuccess);
+    }
     CHECK(set(kLtBiasPointer, static_cast<const float *>(nullptr)) == kLtSuccess);
+    CHECK(set(kLtAuxPointer, static_cast<const float *>(nullptr)) == kLtSuccess);
+    CHECK(set(kLtAuxLd, int64_t{3072}) == kLtSuccess);
+    CHECK(set(kLtAuxLd, int32_t{3072}) == kLtInvalidValue);
     CHECK(lt.cublasLtMatmulDescDestroy(product) == kLtSuccess);
 
     LtLayout * layout = nullptr;

@@ -119,6 +119,35 @@ TEST_CASE("a_product_that_cublaslt_refuses_is_named", "[cuda]") {
     CHECK(error_of("") == "");
 }
 
+TEST_CASE("epilogues_that_cublaslt_refuses_are_kernels_of_ours", "[cuda]") {
+    const DeviceArray<float> a(12), b(12), c(9), sums(3);
+    const auto               n_launches = [&] {
+        int n                 = 0;
+        cuda_emu::launch_hook = [&](const cuda_emu::Launch &) { ++n; };
+        cuda::gemm(
+                          nullptr, {.ta     = true,
+                                    .M      = 3,
+                                    .N      = 3,
+                                    .K      = 4,
+                                    .A      = a,
+                                    .lda    = 3,
+                                    .B      = b,
+                                    .ldb    = 3,
+                                    .C      = c,
+                                    .ldc    = 3,
+                                    .a_sums = sums}
+                      );
+        cuda::synchronize(nullptr);
+        cuda_emu::launch_hook = {};
+        return n;
+    };
+    CHECK(n_launches() == 0);
+    setenv("GT_EMU_CUBLASLT_FAIL", "epilogue", 1);
+    CHECK(n_launches() == 1);
+    check_all({.only = "gemm"});
+    unsetenv("GT_EMU_CUBLASLT_FAIL");
+}
+
 TEST_CASE("many_matrices_are_orthogonalised_in_the_launches_of_one", "[cuda]") {
     for (const int64_t count : {1, 12}) {
         int n_launches        = 0;

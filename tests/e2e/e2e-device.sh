@@ -39,6 +39,12 @@ for replicator in demo loco; do
     cd ..
 done
 
+# what would train on GPUs that are not there, alone with AdamW and between hosts with Muon
+"$bin/plan" -m s.gguf --compute 1 --moments q8 >out.txt
+for who in "alone" "with other hosts"; do
+    [ "$(grep -c "^a GPU of [124]* GB trains it $who with --micro [0-9]* (" out.txt)" = 2 ] || { cat out.txt; fail "plan does not say what GPUs train $who"; }
+done
+
 # state in host memory: the same bits, less on the device
 train $demo --device fake:0,fake:1 --optimizer-on-host --out on-host --export on-host.gguf >out.txt
 grep -q "on the host" out.txt || { cat out.txt; fail "the summary does not say where the optimizer's state is"; }

@@ -54,7 +54,7 @@ TEST_CASE("a_step_of_gpt2_reads_and_writes_no_more_than_counted") {
         Form         form;
         Cost         most;  // bytes per token
     } limits[] = {
-        {"device", Form::device, {6.8e6, 480, 0, 0}},
+        {"device", Form::device, {6.4e6, 385, 0, 0}},
         {"portable", Form::portable, {34.5e6, 2000, 250, 0}},
     };
     for (const auto & [name, form, most] : limits) {
@@ -85,7 +85,7 @@ TEST_CASE("a_step_of_gpt2_in_bf16_is_as_fast_on_paper_as_was_asked") {
     for (const auto & [name, cost] :
          {std::pair("ggml's, f16", ggmls), std::pair("ours, bf16", ours)}) {
         std::printf(
-            "products %s: %.0f GB, %.0f nodes, %.0f transposing copies, %.0f changes of stream;",
+            "products %s: %.1f GB, %.0f nodes, %.0f transposing copies, %.0f changes of stream;",
             name, cost.bytes / 1e9, cost.nodes, cost.transposes, cost.switches
         );
         for (size_t c = 0; c < std::size(kCards); ++c) {
@@ -96,11 +96,43 @@ TEST_CASE("a_step_of_gpt2_in_bf16_is_as_fast_on_paper_as_was_asked") {
         }
         std::printf("\n");
     }
-    CHECK(ours.bytes <= 50e9);
+    CHECK(ours.bytes <= 42e9);
+    CHECK(ours.nodes <= 430);
     CHECK(ours.transposes == 0);
     CHECK(ours.switches == 0);
     for (size_t c = 0; c < std::size(kCards); ++c) {
         INFO(kCards[c].name);
-        CHECK(speed(ours, c) >= 2.5 * kCards[c].former);
+        CHECK(speed(ours, c) >= 2.6 * kCards[c].former);
+    }
+}
+
+// GELU is computed again in the reverse pass, from the sum that it had in the forward pass.
+TEST_CASE("products_of_bf16_include_gelu_its_slope_and_the_gradients_of_biases") {
+    ModelConfig config = find_preset("gpt2-124m").config;
+    config.n_layer     = 2;
+    config.n_vocab     = 512;
+    config.n_ctx       = 64;
+    const Backend backend("cpu", 1);
+    const auto    model = make_model(backend, config, true);
+    for (const Recompute recompute : {Recompute::cheap, Recompute::all}) {
+        const StepGraph graph(
+            backend, *model,
+            {.T = 64, .form = Form::device, .compute = GGML_TYPE_BF16, .recompute = recompute}
+        );
+        int n_gelu = 0, n_back = 0, n_with_gelu = 0, n_with_slope = 0;
+        for (int i = 0; i < ggml_graph_n_nodes(graph.graph()); ++i) {
+            const ggml_tensor * node = ggml_graph_node(graph.graph(), i);
+            n_gelu += is_op(node, kGelu);
+            n_back += is_op(node, kGeluBack);
+            n_with_gelu += is_op(node, kLinear) && fused_params(node).i[4];
+            n_with_slope += is_op(node, kLinearBackX) && fused_params(node).i[4];
+            if (is_op(node, kSumRows)) {
+                CHECK(ggml_nrows(node->src[1]) == 1);  // of sums that the product made
+            }
+        }
+        CHECK(n_gelu == 2);
+        CHECK(n_back == 0);
+        CHECK(n_with_gelu == 2);
+        CHECK(n_with_slope == 2);
     }
 }

@@ -54,6 +54,20 @@ TEST_CASE("nan_inf_and_huge_values_encode_to_an_invalid_group") {
     }
 }
 
+TEST_CASE("the_byte_of_a_sign_scale_is_within_an_eighth_of_the_mean_magnitude") {
+    const auto restored = [](float x) {
+        Bytes bytes(group_bytes(Wire::q1, Group::dense, 1));
+        encode_group(Wire::q1, Group::dense, &x, 1, bytes.data(), &x);
+        return x;
+    };
+    for (float x = 0x1.8p-42f; x < 0x1.8p21f; x *= 1.0371f) {
+        REQUIRE(std::fabs(restored(x) / x - 1.0f) <= 0.125f);
+        REQUIRE(restored(restored(x)) == restored(x));
+    }
+    CHECK(restored(0x1p-43f) == 0.0f);        // stays in the residual
+    CHECK(restored(-0x1p28f) == -0x1.8p21f);  // the rest, too
+}
+
 TEST_CASE("a_group_of_zeros_is_restored_exactly") {
     for (const Wire wire : kAllWires) {
         for (const Group kind : {Group::sparse, Group::dense}) {

@@ -367,7 +367,7 @@ static std::vector<float> rounded(std::vector<float> x, const TensorShape & shap
 TEST_CASE("shares_of_dense_messages_average_to_the_mean_of_the_whole_ones") {
     Workers workers(2);
     for (const char * replicator : {"full", "diloco"}) {
-        for (const char * wire : {"fp32", "fp16", "q8", "q4", "q2"}) {
+        for (const char * wire : {"fp32", "fp16", "q8", "q4"}) {
             INFO(replicator << " " << wire);
             // the plain mean becomes the weights
             const OptimOptions options{

@@ -51,6 +51,30 @@ TEST_CASE("flags_of_older_checkpoints_are_restored") {
     CHECK(f.optim.overlap == 1);
 }
 
+TEST_CASE("the_settings_of_every_publication_make_an_optimizer") {
+    for (const Publication & row : publications()) {
+        INFO(row.name);
+        TrainFlags   f;
+        Flags        flags;
+        const char * argv[] = {
+            "train-gpt", "--published", row.name.c_str(), "--muon-momentum", "0.8"};
+        f.visit_run(flags);
+        flags.parse(5, argv);
+        CHECK(f.optim.replicator != "auto");
+        CHECK(f.optim.overlap <= 0);
+        CHECK(f.optim.muon_momentum == 0.8f);  // the words behind it count, too
+        CHECK_NOTHROW(check_options(f.optim));
+    }
+}
+
+TEST_CASE("a_flag_that_contradicts_the_publication_is_refused") {
+    TrainFlags   f;
+    Flags        flags;
+    const char * argv[] = {"train-gpt", "--published", "muloco", "--wire", "q8"};
+    f.visit_run(flags);
+    CHECK_THROWS_WITH(flags.parse(5, argv), "--wire is given twice: q4 and q8");
+}
+
 TEST_CASE("validations_take_at_most_a_tenth_of_a_run") {
     for (const int64_t steps : {10, 20, 50, 100, 150, 400, 1000, 2000, 100000}) {
         INFO(steps << " steps");
@@ -85,11 +109,11 @@ TEST_CASE("a_limit_on_uploads_takes_the_fewest_fragments_that_keep_to_it") {
         return static_cast<double>(cost.round_bytes) / 2.0;
     };
     const OptimOptions loco{.replicator = "loco"};
-    CHECK(fragments_within(loco, params, 2.0, 1.01 * rate(0)) == 4);
+    CHECK(fragments_within(loco, params, 2.0, 1.01 * rate(0)) == 6);
     for (const double part : {0.9, 0.5, 0.1}) {
         INFO(part);
         const uint64_t n = fragments_within(loco, params, 2.0, part * rate(0));
-        CHECK(n > 4);
+        CHECK(n > 6);
         CHECK(rate(n) <= part * rate(0));
         CHECK(rate(n - (n + 4) / 5) > part * rate(0));  // a fifth fewer would send too much
     }
@@ -101,7 +125,7 @@ TEST_CASE("train_chooses_fragments_by_its_limits_unless_they_are_given") {
     TrainFlags f;
     f.batch = f.threads = f.steps = 1;
     RunInput in{.model = &model, .T = 16, .n_samples = 100, .alone = false};
-    CHECK(choose_defaults(f, in).optim.fragments == 4);
+    CHECK(choose_defaults(f, in).optim.fragments == 6);
 
     NodesFlags nodes;
     nodes.day_cap  = 86.4;  // a million bytes per second
@@ -111,6 +135,6 @@ TEST_CASE("train_chooses_fragments_by_its_limits_unless_they_are_given") {
     CHECK(nodes.up_rate() == 1e6);
     in.up_rate = 1.0;  // less than any model can do
     CHECK(choose_defaults(f, in).optim.fragments >= 512);
-    f.optim.fragments = 6;
-    CHECK(choose_defaults(f, in).optim.fragments == 6);
+    f.optim.fragments = 5;
+    CHECK(choose_defaults(f, in).optim.fragments == 5);
 }

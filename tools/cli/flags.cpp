@@ -221,6 +221,14 @@ void Flags::parse(int argc, const char * const * argv) {
         flag.assign(text);
         flag.given      = true;
         flag.given_text = text;
+        if (const auto it = expansions_.find({flag.name(), text}); it != expansions_.end()) {
+            const std::vector<std::string> words = split(it->second, ' ');
+            std::vector<const char *>      all   = {program_.c_str()};
+            for (const std::string & each : words) {
+                all.push_back(each.c_str());
+            }
+            parse(static_cast<int>(all.size()), all.data());
+        }
     }
 }
 

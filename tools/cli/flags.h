@@ -89,6 +89,11 @@ public:
     // advice on the command line. `set` still takes the older spelling.
     void refuse(const std::string & name, const std::string & advice) { refused_[name] = advice; }
 
+    // A value of a flag with choices stands for other flags, too, as if `words` were typed behind it.
+    void expand(const std::string & name, const std::string & value, const std::string & words) {
+        expansions_[{name, value}] = words;
+    }
+
     // The flags that --help shows; the others need --help all. Without this call it shows all.
     void shown_first(std::vector<std::string> names) { first_ = std::move(names); }
 
@@ -165,6 +170,8 @@ private:
 
     std::map<std::string, std::string> refused_;  // by name: advice
     std::vector<std::string>           first_;    // names
+
+    std::map<std::pair<std::string, std::string>, std::string> expansions_;  // by name and value
 };
 
 // The beginning of a page for man.

@@ -1,4 +1,4 @@
-// Products by cuBLASLt against the CPU's: all transpositions, rows longer than the matrix, bias, sums.
+// Products by cuBLASLt against the CPU's: all transpositions, rows longer than the matrix, bias, sums, GELU.
 #include "tools/selftest/selftest-cuda.h"
 
 #include <cmath>
@@ -81,6 +81,108 @@ void test_product(SelftestTable & table, Shape s, int flags, Adds adds) {
     );
 }
 
+// In one with the product, or by kernels of ours after it.
+//
+// By how much more than its sum may GELU differ? Kernels read the sum x as bf16, 2^-8 |x| away, and GELU's slope is at
+// most 1.13; the result is rounded by as much, that of the slope twice. PTX's tanh.approx, which the library may take,
+// has an error t of 2^-11: of GELU that is |x| t/2, of its slope t/2 + |x| t z', with z' the slope of tanh's argument.
+void test_gelu(SelftestTable & table, Shape s, bool bias) {
+    const int64_t   n = s.M * s.N;
+    const BothTypes a(selftest_values(s.M * s.K, 36)), b(selftest_values(s.N * s.K, 37, 0.2f)),
+        v(selftest_values(s.N, 38)), x(selftest_values(n, 39));
+    std::vector<float> sum(static_cast<size_t>(n)), y(sum), dx(sum);
+    cpu::Gemm          host{
+                 .tb  = true,
+                 .M   = s.M,
+                 .N   = s.N,
+                 .K   = s.K,
+                 .A   = a.values.data(),
+                 .lda = s.K,
+                 .B   = b.values.data(),
+                 .ldb = s.K,
+                 .C   = dx.data(),
+                 .ldc = s.N};
+    cuda::Gemm device{
+        .tb   = true,
+        .M    = s.M,
+        .N    = s.N,
+        .K    = s.K,
+        .bf16 = true,
+        .A    = a.bf16,
+        .lda  = s.K,
+        .B    = b.bf16,
+        .ldb  = s.K,
+        .ldc  = s.N};
+    cpu::gemm({}, host);
+    const std::vector<float> back = dx;
+    cpu::gelu_back({}, n, cpu::Gelu::tanh, x.values.data(), back.data(), dx.data());
+    host.C    = sum.data();
+    host.bias = bias ? v.values.data() : nullptr;
+    cpu::gemm({}, host);
+    cpu::gelu({}, n, cpu::Gelu::tanh, sum.data(), y.data());
+
+    const DeviceArray<uint16_t> dev_y(sum.size()), dev_sum(sum.size()), dev_dx(sum.size());
+    device.C     = dev_dx;
+    device.then  = cuda::Gemm::Then::gelu_back;
+    device.inner = x.bf16;
+    cuda::gemm(nullptr, device);
+    device.C     = dev_y;
+    device.bias  = bias ? static_cast<const void *>(v.bf16) : nullptr;
+    device.then  = cuda::Gemm::Then::gelu;
+    device.inner = dev_sum;
+    cuda::gemm(nullptr, device);
+
+    constexpr double    kTanh = 1.0 / 2048.0;
+    std::vector<double> of_sum, of_y, of_dx;
+    for (size_t i = 0; i < sum.size(); ++i) {
+        const double u = std::fabs(sum[i]), w = std::fabs(x.values[i]);
+        const double slope = 0.8 * (1.0 + 3.0 * 0.045 * w * w);
+        of_sum.push_back(u / 256.0);
+        of_y.push_back(std::fabs(y[i]) / 256.0 + u * (1.13 / 256.0 + kTanh / 2.0));
+        of_dx.push_back(std::fabs(dx[i]) / 128.0 + std::fabs(back[i]) * kTanh * (0.5 + w * slope));
+    }
+    const std::string name = format(
+        "gemm %lldx%lldx%lld%s", (long long) s.M, (long long) s.N, (long long) s.K,
+        bias ? " bias" : ""
+    );
+    const auto got = [](const DeviceArray<uint16_t> & x) { return selftest_widened(x.get()); };
+    table.within(name + " before gelu", got(dev_sum), sum, kSums, of_sum);
+    table.within(name + " gelu", got(dev_y), y, 1.13 * kSums, of_y);
+    table.within(name + " gelu's slope", got(dev_dx), dx, 1.13 * kSums, of_dx);
+}
+
+// The gradient of a bias beside that of its weight.
+void test_sums(SelftestTable & table, Shape s, bool bf16) {
+    const int64_t            lda = s.M + 3;
+    const BothTypes          a(selftest_values(s.K * lda, 40)), b(selftest_values(s.K * s.N, 41));
+    const DeviceArray<float> C(std::vector<float>(static_cast<size_t>(s.M * s.N))),
+        sums(static_cast<size_t>(s.M));
+    std::vector<float> want(static_cast<size_t>(s.M));
+    cpu::sum_rows({}, s.K, s.M, a.values.data(), lda, 0.0f, want.data());
+    cuda::gemm(
+        nullptr, {.ta       = true,
+                  .M        = s.M,
+                  .N        = s.N,
+                  .K        = s.K,
+                  .bf16     = bf16,
+                  .A        = a.as(bf16).at,
+                  .lda      = lda,
+                  .B        = b.as(bf16).at,
+                  .ldb      = s.N,
+                  .C        = C,
+                  .ldc      = s.N,
+                  .residual = C,
+                  .a_sums   = sums}
+    );
+    table.close(
+        format(
+            "gemm %s %lldx%lldx%lld, sums of A", bf16 ? "bf16" : "f32", (long long) s.M,
+            (long long) s.N, (long long) s.K
+        ),
+        sums.get(), want, kSums
+    );
+}
+
 }  // namespace
 
 std::vector<float> selftest_widened(const std::vector<uint16_t> & x) {
@@ -120,7 +222,7 @@ void selftest_cuda_gemm(SelftestTable & table) {
     }
     const bool bf16 = cuda::has_tensor_cores();
     for (const Shape & s : table.small()
-                               ? std::vector<Shape>{{5, 3, 7}}
+                               ? std::vector<Shape>{{5, 3, 7}, {3, 8, 5}}
                                : std::vector<Shape>{{1, 1, 1}, {33, 70, 41}, {8, 16, 300}}) {
         for (int flags = 0; flags < 32; ++flags) {
             for (const Adds adds : {Adds::nothing, Adds::residual, Adds::itself}) {
@@ -128,6 +230,12 @@ void selftest_cuda_gemm(SelftestTable & table) {
                     test_product(table, s, flags, adds);
                 }
             }
+        }
+        test_sums(table, s, false);
+        if (bf16) {
+            test_sums(table, s, true);
+            test_gelu(table, s, false);
+            test_gelu(table, s, true);
         }
     }
 }

@@ -1,5 +1,6 @@
 #include "tools/train/memory-plan.h"
 
+#include "ggml-train/shard/weights.h"
 #include "models/base-weights.h"
 #include "tools/train/rank.h"
 
@@ -7,18 +8,67 @@
 
 namespace gt {
 
-// Floats of optimizer state per weight, counted on a model of one matrix of usual width.
+namespace {
+
+// Memory that is asked for, and not there.
+class CountingDevice : public Device {
+public:
+    void   read(void *, const void *, size_t) override {}
+    void   write(void *, const void *, size_t) override {}
+    void * alloc(size_t bytes, const char *) override {
+        n_bytes += bytes;
+        return reinterpret_cast<void *>(n_bytes);  // no one looks there
+    }
+    void *                scratch(size_t bytes) override { return alloc(bytes, ""); }
+    void                  wait() override {}
+    std::shared_ptr<void> access() override { return nullptr; }
+    const cuda::Kernels & kernels() const override { throw Error("nothing runs in a plan"); }
+
+    size_t n_bytes = 0;
+};
+
+}  // namespace
+
+static double bytes_of_state(Optimizer & optimizer) {
+    double n = 0;
+    for (const StateTensor & tensor : optimizer.state().tensors) {
+        n += static_cast<double>(tensor.values.size_bytes());
+    }
+    return n;
+}
+
+// Counted on a model of one matrix of usual width.
 static double state_per_weight(const OptimOptions & optim) {
     constexpr int64_t  kCols = 768, kRows = 16;
     std::vector<float> weight(kCols * kRows), grad(kCols * kRows);
     Workers            workers(1);
     const ParamView    param{
            .name = "w", .ne = {kCols, kRows, 1, 1}, .row_end = kRows, .weight = weight, .grad = grad};
-    double n = 0;
-    for (const StateTensor & tensor : make_optimizer(optim, {param}, workers)->state().tensors) {
-        n += static_cast<double>(tensor.values.size());
+    return bytes_of_state(*make_optimizer(optim, {param}, workers)) /
+           static_cast<double>(weight.size());
+}
+
+void MemoryPlan::count_optimizer(const RunPlan & plan, const ModelConfig & config, Form form) {
+    if (plan.optimizer_on_host && form != Form::fused) {
+        return;
     }
-    return n / static_cast<double>(weight.size());
+    if (form != Form::device || !has_kernels(plan.optim)) {
+        state_ = state_per_weight(plan.optim) * n_weights_;
+        return;
+    }
+    CountingDevice         device;
+    std::vector<ParamView> params = param_shapes(tensor_specs(config));
+    for (ParamView & param : params) {
+        const int64_t n = param.ne[0] * param.ne[1] * param.ne[2] * param.ne[3];
+        param.weight    = {static_cast<float *>(device.alloc(1, "")), static_cast<size_t>(n)};
+        param.grad      = param.weight;
+        param.device    = &device;
+    }
+    device.n_bytes = 0;
+    Workers    workers(1);
+    const auto optimizer = make_optimizer(plan.optim, std::move(params), workers);
+    state_               = bytes_of_state(*optimizer);
+    working_             = static_cast<double>(device.n_bytes) - state_;
 }
 
 // The graphs are planned, not run.
@@ -36,7 +86,13 @@ MemoryPlan::PerBatch MemoryPlan::activations(
         options.depth        = plan.depth;
         options.packed       = plan.packed;
         options.dropout      = plan.dropout;
-        return static_cast<double>(StepGraph(backend, *model, options).activation_bytes());
+        const auto of_graph  = [&] {
+            return static_cast<double>(StepGraph(backend, *model, options).activation_bytes());
+        };
+        const double step = of_graph();
+        options.goal      = GraphOptions::Goal::loss;
+        // on a device a validation has memory of its own, on the CPU that of a step and some more
+        return form == Form::fused ? 1.2 * step : step + of_graph();
     };
     const double one = bytes(1), each = bytes(2) - one;
     return {.fixed = std::max(0.0, one - each), .each = each};
@@ -49,7 +105,7 @@ MemoryPlan::MemoryPlan(const RunPlan & plan, const ModelConfig & config, Form fo
     n_window_          = static_cast<double>(n_params(window));
     n_ranks_           = plan.ranks;
     n_blocks_          = static_cast<double>(config.n_layer);
-    state_ = plan.optimizer_on_host && form != Form::fused ? 0.0 : state_per_weight(plan.optim);
+    count_optimizer(plan, config, form);
     if (const BaseWeights * base = config.lora.base.get()) {
         base_ = form == Form::fused ? static_cast<double>(base->n_bytes()) / n_ranks_
                                     : static_cast<double>(base->n_bytes_on_device());
@@ -70,9 +126,8 @@ double MemoryPlan::need(const std::string & shard, int64_t micro) const {
     const double     each   = first_.each + blocks * (full ? kept_ : more_.each);
     const double     held   = shard == "full" ? n_weights_ / n_ranks_ + n_window_ : n_weights_;
     constexpr double kValue = sizeof(float), kWeightAndGradient = 2.0 * kValue;
-    constexpr double kValidation = 1.2;  // its graph has activations, too
-    return base_ + kWeightAndGradient * held + kValue * state_ * n_weights_ / cut +
-           kValidation * (fixed + each * static_cast<double>(micro));
+    return base_ + kWeightAndGradient * held + state_ / cut + working_ + fixed +
+           each * static_cast<double>(micro);
 }
 
 int64_t divide_batch(int64_t batch, int64_t most, int n_ranks) {

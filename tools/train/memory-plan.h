@@ -19,9 +19,12 @@ public:
 
 private:
     double n_weights_ = 0, n_window_ = 0, n_ranks_ = 1;  // window: embedding, head, two blocks
-    double state_    = 0;                                // floats per weight
-    double base_     = 0;                                // bytes of an adapter's base, mapped once
+    double state_    = 0;  // bytes of the optimizer, which ranks divide
+    double working_  = 0;  // and what it needs beside them on each device
+    double base_     = 0;  // bytes of an adapter's base, mapped once
     double n_blocks_ = 1;
+
+    void count_optimizer(const RunPlan & plan, const ModelConfig & config, Form form);
 
     // Activations in bytes: whatever the batch, and for each sample.
     struct PerBatch {

@@ -45,6 +45,16 @@ struct LoraFlags {
     }
 };
 
+// --published NAME stands for the settings of a publication.
+inline void visit_published(Flags & visit, std::string & published) {
+    std::vector<std::string> names = {"none"};
+    for (const Publication & row : publications()) {
+        names.push_back(row.name);
+        visit.expand("published", row.name, row.flags);
+    }
+    visit("published", published, "settings of a publication, to repeat its results", names);
+}
+
 struct TrainFlags {
     std::string model;
     std::string out;
@@ -58,6 +68,7 @@ struct TrainFlags {
     float        clip      = 1.0f;
     float        smoothing = 0.0f;
     Schedule     schedule{.lr = 0.0f};
+    std::string  published = "none";
     OptimOptions optim{.replicator = "auto"};
 
     int64_t     eval_every = 0, eval_batches = 0, save_every = 0, keep = 3, log_every = 10;
@@ -104,6 +115,7 @@ struct TrainFlags {
             "the final learning rate is given as a fraction of --lr: --min-lr-ratio 0.1 is a tenth"
         );
         visit.group("Optimizer and exchange between hosts");
+        visit_published(visit, published);
         optim.visit(visit);
     }
 
