@@ -118,8 +118,9 @@ public:
         } else if (us && !us->address.empty()) {
             HubOptions own = hub_options(*us, hosts, options);
             own.path += "-" + name;
-            served_    = std::make_unique<Hub>(own);
-            direct.own = &served_->store();
+            own.read_only = true;
+            served_       = std::make_unique<Hub>(own);
+            direct.own    = &served_->store();
         }
         for (const HostEntry & peer : hosts.hosts) {
             if (!peer.address.empty() && peer.name != name && peer.name != hub->name) {
@@ -259,7 +260,7 @@ static std::unique_ptr<StoreMeeting> meet_at_own_hub(
 // At a store or a hub; messages pass through it.
 static std::unique_ptr<StoreMeeting>
 meet_star(const Hosts & hosts, const std::string & name, const MeetOptions & options) {
-    if (!hosts.keys.can_read) {
+    if (!hosts.keys.can_read && !options.only_records) {
         throw Error("this hosts.txt is for a hub only (hub-key); a host needs the one with `key`");
     }
     if (const StoreKind * kind = find_store_kind(hosts.store)) {

@@ -24,7 +24,8 @@ namespace gt {
 struct MeetOptions {
     std::string                  hub_path = "hub-store";  // folder of a hub in this process
     bool                         observe  = false;  // only reads: starts no hub and no sequencer
-    std::shared_ptr<UploadLimit> up_limit;          // of all that leaves this machine; null: none
+    bool                         only_records = false;  // a hub-key is enough
+    std::shared_ptr<UploadLimit> up_limit;  // of all that leaves this machine; null: none
     std::string                  congestion = "bbr";
     std::function<void(const std::string & line)> log;   // refused records, a hub that is gone
     std::function<bool()>                         stop;  // true: the user wants to stop waiting

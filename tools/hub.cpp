@@ -116,12 +116,13 @@ void write_hub_file(const HubFlags & flags, Hosts hosts) {
     );
 }
 
-// Any machine that has the run's key can.
+// At a hub, only on the machine that runs it.
 void remove_host(const std::string & name, const Hosts & hosts) {
     MeetOptions options;
-    options.observe     = true;
-    const auto  meeting = meet(hosts, "remove", options);
-    const auto  chain   = CommitLog(meeting->store(), meeting->keys()).load();
+    options.observe      = true;
+    options.only_records = true;
+    const auto  meeting  = meet(hosts, "remove", options);
+    const auto  chain    = CommitLog(meeting->store(), meeting->keys()).load();
     std::string known;
     for (const CommitHost & host :
          chain.empty() ? std::vector<CommitHost>() : chain.back().commit.hosts) {
@@ -203,12 +204,17 @@ int gt::hub_main(Flags & flags, int argc, char ** argv) {
         make_new(my);
         return 0;
     }
-    const Hosts hosts = read_hosts(my.nodes);
+    Hosts hosts = read_hosts(my.nodes);
     if (my.invite) {
         std::printf("%s\n", make_invite(hosts).c_str());
-    } else if (!my.hub_file.empty()) {
+        return 0;
+    }
+    if (!my.hub_file.empty()) {
         write_hub_file(my, hosts);
-    } else if (!my.remove.empty()) {
+        return 0;
+    }
+    hosts.keys.host_seed = load_host_key(default_host_key_path());
+    if (!my.remove.empty()) {
         remove_host(my.remove, hosts);
     } else {
         run_hub(my, hosts);

@@ -9,13 +9,14 @@
 
 namespace gt {
 
-// Two token buckets per host, of requests and bytes. Thread-safe, bounded in memory.
+// Two token buckets per host, of requests and bytes. Thread-safe, bounded in memory: of many names, the last
+// ones that asked are known.
 class HostLimits {
 public:
-    HostLimits(uint64_t bytes_s, uint64_t requests_s, int max_hosts);
+    HostLimits(uint64_t bytes_s, uint64_t requests_s);
 
-    enum class Answer { yes, too_fast, too_many_hosts };
-    Answer allow(const std::string & host, uint64_t bytes);
+    // False: too fast.
+    bool allow(const std::string & host, uint64_t bytes);
 
 private:
     struct Bucket {
@@ -25,7 +26,6 @@ private:
     std::mutex                    mutex_;
     std::map<std::string, Bucket> hosts_;
     double                        bytes_s_, requests_s_;
-    size_t                        max_hosts_;
 };
 
 }  // namespace gt

@@ -6,7 +6,6 @@
 //   GET    /v/KEY?wait=MS&offset=&length=&version=  200 with X-Size and X-Version, 404
 //   GET    /feed?lane=&lanes=&prefix=        new values as they arrive (feed.h)
 //   GET    /list?prefix=&after=              keys, one per line; X-More: 1 if there are more
-//   DELETE /v/KEY                            204
 //   GET    /time, GET and PUT /speed         clock, delay and speed for the link check
 //   GET    / and /status.json, /metrics      the status page; also on loopback without TLS
 #include "comm/hub/hub-requests.h"
@@ -35,6 +34,12 @@ static constexpr auto     kLinePause    = 10ms;
 
 using Request  = httplib::Request;
 using Response = httplib::Response;
+
+// A value that the sender must not write. Answered with status 403.
+class Forbidden : public Error {
+public:
+    using Error::Error;
+};
 
 // A number of the query; `otherwise` if it is missing.
 static uint64_t number_of(const Request & req, const char * name, uint64_t otherwise) {
@@ -93,8 +98,8 @@ HubRequests::HubRequests(
     std::function<void(const std::string & key)> on_new
 )
     : options_(options), log_(log), disk_(disk), uploads_(uploads), status_(status),
-      limits_(options.host_bytes_s, options.host_requests_s, options.max_hosts),
-      boot_(new_boot_id()), on_new_(std::move(on_new)) {}
+      limits_(options.host_bytes_s, options.host_requests_s), paths_(options.keys.run),
+      own_(public_key(options.keys.host_seed)), boot_(new_boot_id()), on_new_(std::move(on_new)) {}
 
 void HubRequests::refuse(const Request & req, Response & res, int code, const std::string & why) {
     const std::string host = req.get_header_value("X-Host");
@@ -128,19 +133,13 @@ bool HubRequests::admit(const Request & req, Response & res) {
         res.set_header("Connection", "close");
         return false;
     }
-    switch (limits_.allow(host, up + down)) {
-        case HostLimits::Answer::yes:
-            was_reached_ = true;
-            return true;
-        case HostLimits::Answer::too_many_hosts:
-            refuse(req, res, 403, "the hub has its limit of hosts");
-            return false;
-        case HostLimits::Answer::too_fast:
-            res.set_header("Retry-After", "1");
-            refuse(req, res, 429, "this host is over its limit of bytes or requests per second");
-            return false;
+    if (!limits_.allow(host, up + down)) {
+        res.set_header("Retry-After", "1");
+        refuse(req, res, 429, "this host is over its limit of bytes or requests per second");
+        return false;
     }
-    return false;
+    was_reached_ = true;
+    return true;
 }
 
 template <class Call>
@@ -149,6 +148,8 @@ void HubRequests::guard(const Request & req, Response & res, const Call & call) 
         call();
     } catch (const StoreError & full) {
         refuse(req, res, 507, full.what());
+    } catch (const Forbidden & wrong) {
+        refuse(req, res, 403, wrong.what());
     } catch (const Error & wrong) {
         refuse(req, res, 400, wrong.what());
     }
@@ -180,15 +181,9 @@ void HubRequests::set_up(httplib::SSLServer & server) {
     server.Get("/feed", route(&HubRequests::feed));
     server.Get("/missing/.+", route(&HubRequests::missing));
     server.Get("/list", route(&HubRequests::list));
-    server.Delete("/v/.+", route(&HubRequests::remove));
     server.Get("/time", route(&HubRequests::time));
     server.Get("/speed", route(&HubRequests::speed));
     set_up_status(server);
-}
-
-void HubRequests::remove(const Request & req, Response & res) {
-    disk_.remove(req.path.substr(3));
-    res.status = 204;
 }
 
 void HubRequests::missing(const Request & req, Response & res) {
@@ -221,13 +216,45 @@ void HubRequests::speed(const Request & req, Response & res) {
     res.set_content(std::string(n, 'x'), "application/octet-stream");
 }
 
+// A value counts only if the machine that has its host's name has signed it, commits and removals only if we
+// have. A host may put it for another one, whose value the store has lost. What is no frame is nobody's: a
+// frame takes its place.
+void HubRequests::check(const std::string & key, std::span<const uint8_t> value) const {
+    const auto frame    = parse_frame(value);
+    const auto presence = paths_.parse_presence(key);
+    if (options_.read_only || (!frame && paths_.is_sequencers(key))) {
+        throw Forbidden("only this server writes " + key);
+    }
+    if (!frame || frame->run != options_.keys.run) {
+        return;
+    }
+    const bool is_ours =
+        paths_.is_sequencers(key) || (presence && presence->kind == PresenceKey::Kind::removed);
+    const auto by = is_ours          ? std::optional(own_)
+                    : options_.hooks ? options_.hooks->key_of(frame->host)
+                                     : std::nullopt;
+    if (!belongs_to(paths_, key, *frame) || (by && *by != frame->signer)) {
+        throw Forbidden(
+            "the value of " + key + " was not made by the machine that has the name '" +
+            frame->host + "' in this run"
+        );
+    }
+}
+
 void HubRequests::put(const Request & req, Response & res, const httplib::ContentReader & reader) {
     const std::string key  = req.path.substr(3);
     const std::string host = req.get_header_value("X-Host");
     const Bytes       body = read_body(req, reader);
     status_.count(host, body.size(), 0, false);
-    const HubDisk::Outcome outcome =
-        req.has_param("upload") ? uploads_.write(key, range_of(req), body) : disk_.write(key, body);
+    HubDisk::Outcome outcome{};
+    if (req.has_param("upload")) {
+        outcome = uploads_.write(key, range_of(req), body, [&](std::span<const uint8_t> value) {
+            check(key, value);
+        });
+    } else {
+        check(key, body);
+        outcome = disk_.write(key, body);
+    }
     switch (outcome) {
         case HubDisk::Outcome::created:
             res.status = 201;
@@ -305,7 +332,6 @@ void HubRequests::feed(const Request & req, Response & res) {
         prefixes[i] = req.get_param_value("prefix", i);
     }
     const auto next = [this, lane, lanes, host, prefixes, version = disk_.newest_version(),
-                       paths = RunPaths(options_.keys.run),
                        begun = false](size_t, httplib::DataSink & sink) mutable {
         // wait for the next value; the first answer opens the lane
         const auto found = begun ? disk_.follow(prefixes, version, kKeepAlive) : std::nullopt;
@@ -316,7 +342,7 @@ void HubRequests::feed(const Request & req, Response & res) {
             const auto & [key, entry] = *found;
             version                   = entry.version;
             const auto [offset, size] = lane_range(entry.size, lane, lanes);
-            const auto bulk           = paths.parse_bulk(key);
+            const auto bulk           = paths_.parse_bulk(key);
             if (size == 0 || entry.size > kMaxFeedValue || (bulk && bulk->id.host == host)) {
                 return true;  // a host has its own messages
             }
@@ -326,8 +352,7 @@ void HubRequests::feed(const Request & req, Response & res) {
             }
             value = std::move(*bytes);
             range = {key, entry.size, offset, value};
-            while (limits_.allow(host, size) == HostLimits::Answer::too_fast && !disk_.is_stopping()
-            ) {
+            while (!limits_.allow(host, size) && !disk_.is_stopping()) {
                 std::this_thread::sleep_for(kTooFastPause);
             }
             wait_for_line(size);

@@ -5,6 +5,7 @@
 #include "comm/hub/hub-status.h"
 #include "comm/hub/hub-uploads.h"
 #include "comm/hub/hub.h"
+#include "comm/wire/keys.h"
 
 #include <atomic>
 #include <functional>
@@ -48,13 +49,13 @@ private:
     void guard(const Request & req, Response & res, const Call & call);
 
     void wait_for_line(uint64_t n_bytes);
+    void check(const std::string & key, std::span<const uint8_t> value) const;
 
     void put(const Request & req, Response & res, const httplib::ContentReader & reader);
     void get(const Request & req, Response & res);
     void feed(const Request & req, Response & res);
     void list(const Request & req, Response & res);
     void missing(const Request & req, Response & res);
-    void remove(const Request & req, Response & res);
     void time(const Request & req, Response & res);
     void speed(const Request & req, Response & res);
 
@@ -64,6 +65,8 @@ private:
     HubUploads &       uploads_;
     HubStatus &        status_;
     HostLimits         limits_;
+    RunPaths           paths_;
+    Key32              own_;   // our public key
     std::string        boot_;  // random, new at every start
     std::atomic<bool>  was_reached_{false};
 

@@ -10,16 +10,11 @@ namespace gt {
 constexpr int    kCommitsPerTick = 16;
 constexpr Millis kRollCall{20'000};  // hosts notice sooner that the store has lost rounds
 
-void RollCall::begin(Store & store, const RunKeys & keys, Time now) {
-    const auto chain = CommitLog(store, keys).load();
-    if (chain.empty()) {
-        return;
-    }
-    const Commit & newest = chain.back().commit;
-    store_                = &store;
-    paths_                = RunPaths(keys.run);
-    next_                 = newest.index + 1;
-    give_up_              = now + kRollCall + Millis(newest.pace_ms);
+void RollCall::begin(Store & store, const RunPaths & paths, const Commit & newest, Time now) {
+    store_   = &store;
+    paths_   = paths;
+    next_    = newest.index + 1;
+    give_up_ = now + kRollCall + Millis(newest.pace_ms);
     for (const CommitHost & host : newest.hosts) {
         if (host.member) {
             awaited_[host.name] = host.incarnation;
@@ -91,7 +86,15 @@ void HubSequencer::tell(const std::string & text) {
 void HubSequencer::start(Store & store) {
     sequencer_ = std::make_unique<Sequencer>(store, keys_, options_);
     try {
-        roll_call_.begin(store, keys_, std::chrono::steady_clock::now());
+        if (const auto chain = CommitLog(store, keys_).load(); !chain.empty()) {
+            const Commit & newest = chain.back().commit;
+            roll_call_.begin(store, RunPaths(keys_.run), newest, std::chrono::steady_clock::now());
+            std::map<std::string, Key32> names;
+            for (const CommitHost & host : newest.hosts) {
+                names.emplace(host.name, host.key);
+            }
+            know(std::move(names));
+        }
     } catch (const StoreError &) {
         // the chain has a gap: the sequencer waits until hosts have put back what is missing
     }
@@ -104,7 +107,19 @@ void HubSequencer::on_put(const std::string & key) {
     }
     if (has_polled_) {  // else it will read all presences
         sequencer_->note(key, std::chrono::steady_clock::now());
+        know(sequencer_->names());
     }
+}
+
+void HubSequencer::know(std::map<std::string, Key32> names) {
+    const std::lock_guard lock(names_mutex_);
+    names_ = std::move(names);
+}
+
+std::optional<Key32> HubSequencer::key_of(const std::string & host) {
+    const std::lock_guard lock(names_mutex_);
+    const auto            found = names_.find(host);
+    return found == names_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void HubSequencer::on_get(const std::string & host, const std::string & key) {
@@ -120,6 +135,7 @@ void HubSequencer::tick(std::chrono::steady_clock::time_point now) {
     has_polled_ = true;
     // a commit may make the next one due at once: its messages may be there already
     for (int n = 0; n < kCommitsPerTick && sequencer_->poll(now); n++) {
+        know(sequencer_->names());
     }
 }
 

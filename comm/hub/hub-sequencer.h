@@ -14,7 +14,7 @@ namespace gt {
 // second time, they would divide the run. Such hosts ask for later commits, and put back what is missing.
 class RollCall {
 public:
-    void begin(Store & store, const RunKeys & keys, Time now);
+    void begin(Store & store, const RunPaths & paths, const Commit & newest, Time now);
 
     // A line for the log, or nothing. Thread-safe.
     std::string on_get(const std::string & host, const std::string & key);
@@ -39,10 +39,11 @@ class HubSequencer : public HubHooks {
 public:
     HubSequencer(const RunKeys & keys, const SequencerOptions & options);
 
-    void start(Store & store) override;
-    void on_put(const std::string & key) override;
-    void on_get(const std::string & host, const std::string & key) override;
-    void tick(std::chrono::steady_clock::time_point now) override;
+    void                 start(Store & store) override;
+    void                 on_put(const std::string & key) override;
+    void                 on_get(const std::string & host, const std::string & key) override;
+    std::optional<Key32> key_of(const std::string & host) override;
+    void                 tick(std::chrono::steady_clock::time_point now) override;
 
     // Shows the metrics of every message on the hub's status page.
     // REQUIRES: this outlives the hub.
@@ -50,6 +51,7 @@ public:
 
 private:
     void tell(const std::string & text);
+    void know(std::map<std::string, Key32> names);
 
     RunKeys                    keys_;
     SequencerOptions           options_;
@@ -57,6 +59,9 @@ private:
     bool                       has_polled_ = false;
     std::unique_ptr<Sequencer> sequencer_;
     std::atomic<Hub *>         hub_{nullptr};
+
+    std::mutex                   names_mutex_;
+    std::map<std::string, Key32> names_;  // keys of their machines, as the sequencer knows them
 };
 
 }  // namespace gt

@@ -34,7 +34,7 @@ struct HubUploads::Upload {
     }
 };
 
-void HubUploads::check(const Range & range) const {
+void HubUploads::require_limits(const Range & range) const {
     if (range.range_bytes < kMinRangeBytes || range.size == 0 ||
         range.size > disk_.limits().max_value_bytes ||
         range.index > range.size / range.range_bytes || range.upload.empty() ||
@@ -80,10 +80,11 @@ void HubUploads::fail(Upload & upload, const std::string & name) {
     uploads_.erase(name);
 }
 
-HubDisk::Outcome
-HubUploads::write(const std::string & key, const Range & range, std::span<const uint8_t> data) {
+HubDisk::Outcome HubUploads::write(
+    const std::string & key, const Range & range, std::span<const uint8_t> data, const Check & check
+) {
     check_key(key);
-    check(range);
+    require_limits(range);
     const uint64_t begin = range.index * range.range_bytes;
     if (begin >= range.size || data.size() != std::min(range.range_bytes, range.size - begin)) {
         throw Error("a range that does not fit its upload");
@@ -115,13 +116,14 @@ HubUploads::write(const std::string & key, const Range & range, std::span<const 
     }
     // all are there: give the file its name
     try {
+        check(read_file(upload->aside).value_or(Bytes()));
         if (HubDisk::is_flushed(key)) {
             const File file(::open(upload->aside.c_str(), O_RDONLY | O_CLOEXEC));
             flush(file, upload->aside);
         }
         upload->outcome = disk_.adopt(upload->aside, key, upload->size);
         upload->done    = true;
-    } catch (const StoreError &) {  // e.g. a full disk: the sender starts over
+    } catch (const Error &) {  // e.g. a full disk: the sender starts over
         fail(*upload, range.upload);
         throw;
     }
@@ -131,7 +133,7 @@ HubUploads::write(const std::string & key, const Range & range, std::span<const 
 
 std::vector<uint64_t> HubUploads::missing(const std::string & key, const Range & range) {
     check_key(key);
-    check(range);
+    require_limits(range);
     const std::shared_ptr<Upload> upload = open(key, range);
     std::lock_guard<std::mutex>   lock(upload->mutex);
     std::vector<uint64_t>         missing;

@@ -6,6 +6,8 @@
 
 #include "comm/hub/hub-disk.h"
 
+#include <functional>
+
 namespace gt {
 
 class HubUploads {
@@ -18,8 +20,14 @@ public:
 
     explicit HubUploads(HubDisk & disk) : disk_(disk) {}
 
-    HubDisk::Outcome
-    write(const std::string & key, const Range & range, std::span<const uint8_t> data);
+    // `check` throws if the whole value must not be stored.
+    using Check = std::function<void(std::span<const uint8_t> value)>;
+    HubDisk::Outcome write(
+        const std::string &      key,
+        const Range &            range,
+        std::span<const uint8_t> data,
+        const Check &            check
+    );
 
     // The ranges that have not arrived: a restart of the hub forgets an unfinished upload.
     std::vector<uint64_t> missing(const std::string & key, const Range & range);
@@ -30,7 +38,7 @@ public:
 private:
     struct Upload;
 
-    void                    check(const Range & range) const;
+    void                    require_limits(const Range & range) const;
     std::shared_ptr<Upload> open(const std::string & key, const Range & range);
     void                    fail(Upload & upload, const std::string & name);
 

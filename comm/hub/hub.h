@@ -29,6 +29,9 @@ public:
     // The host asks for the value of the key, which may not be there. Called by any thread.
     virtual void on_get(const std::string &, const std::string &) {}
 
+    // The public key of the machine that has the name; nothing: nobody has it. Called by any thread.
+    virtual std::optional<Key32> key_of(const std::string &) { return std::nullopt; }
+
     // Called about every 20 ms, and after on_put. `now` is monotonic.
     virtual void tick(std::chrono::steady_clock::time_point now) = 0;
 };
@@ -36,7 +39,7 @@ public:
 struct HubOptions {
     std::string address = "127.0.0.1:0";  // host:port to listen on; [::]: IPv4, too; port 0: any
     std::string path;                     // folder of the store
-    RunKeys     keys;                     // the seal key is not needed
+    RunKeys     keys;                     // the seal key is not needed; host_seed signs commits
     HubHooks *  hooks = nullptr;          // not owned; may be null
 
     uint64_t                     max_value_bytes = 256ull << 20;  // of one value
@@ -46,7 +49,7 @@ struct HubOptions {
     uint64_t                     host_requests_s = 2'000;
     std::shared_ptr<UploadLimit> up_limit;  // of what it sends; null: none
     int                          max_connections = 2048;
-    int                          max_hosts       = kMaxHosts;
+    bool                         read_only       = false;  // hosts only get
 
     int status_port        = -1;  // plain HTTP status page on 127.0.0.1; 0: any free port; -1: none
     std::string congestion = "bbr";  // TCP congestion control, if the kernel allows it

@@ -39,10 +39,11 @@ public:
     bool put_back() const;
 
     // Of the commits that we hold.
-    const Commit *                 find(uint64_t index) const;
-    uint64_t                       index() const { return index_; }
-    const Key32 &                  head() const { return head_; }
-    const Commit *                 head_commit() const;
+    const Commit * find(uint64_t index) const;
+    uint64_t       index() const { return index_; }
+    const Key32 &  head() const { return head_; }
+    const Commit * head_commit() const;
+    Bytes          head_value() const { return last_.empty() ? Bytes() : last_.back().value; }
     const std::deque<ChainEntry> & ahead() const { return ahead_; }
     uint64_t       newest() const { return ahead_.empty() ? index_ : ahead_.back().commit.index; }
     const Commit * newest_commit() const;

@@ -62,10 +62,10 @@ Fetcher::open(const Commit & commit, std::map<std::string, MessageHead> & heads)
     std::vector<Message> messages;
     for (const CommitMessage & message : commit.messages) {
         const MessageId id{commit.index, message.host, message.incarnation};
-        MessageHead     head;
-        const Bytes &   value = fetched_[message.host].value;
-        auto            body  = open_message(keys_, id, value, &head);
-        if (body && is_signed_message(commit.find(message.host)->key, keys_.run, id, value) &&
+        SignedHead      about;
+        auto            body = open_message(keys_, id, fetched_[message.host].value, &about);
+        const auto &    head = about.head;
+        if (body && about.signer == commit.find(message.host)->key &&
             message.weight <= head.weight && head.step == commit.step &&
             head.phase == commit.phase) {
             messages.push_back({message.host, message.weight, std::move(*body)});

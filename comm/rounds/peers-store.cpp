@@ -433,7 +433,6 @@ void StorePeers::put_slice(uint64_t step, Applied::Slice slice) {
                 return;
             }
         }
-        writer->take_back();
     };
     slices_.push({write, id.index > 0 ? id.index : kNone});
 }

@@ -27,7 +27,7 @@ void Presence::announce(const Commit * newest, bool has_stopped) {
         return;
     }
     const PresenceKey hello{PresenceKey::Kind::hello, host_, highest_ + 1};
-    const Bytes       record = make_signed_record(keys_, head_of(hello), keys_.process);
+    const Bytes       record = make_record(keys_, head_of(hello), keys_.process);
     if (store_.put(paths_.presence(hello), record, true)) {
         incarnation_ = hello.incarnation;
         state_       = State::announced;
@@ -49,11 +49,10 @@ bool Presence::find_holder(const Commit * newest) {
     highest_ = std::max({incarnation_, known, hello, leave});
     const PresenceKey key{PresenceKey::Kind::hello, host_, hello};
     const auto        value = hello > leave ? store_.get(paths_.presence(key)) : std::nullopt;
-    Key32             signer{};
-    const auto        body =
-        value ? parse_signed_record(keys_, head_of(key), *value, signer) : std::nullopt;
-    holder_ = {hello, newest ? newest->index : 0};
-    return body && signer == public_key(keys_.host_seed) &&
+    Author            author;
+    const auto body = value ? parse_record(keys_, head_of(key), *value, &author) : std::nullopt;
+    holder_         = {hello, newest ? newest->index : 0};
+    return body && author.key == public_key(keys_.host_seed) &&
            !std::ranges::equal(*body, keys_.process);
 }
 
@@ -106,7 +105,7 @@ void Presence::require_our_name(const Commit & commit) const {
 
 void Presence::tell(PresenceKey::Kind kind, uint64_t number, std::span<const uint8_t> body) {
     const PresenceKey key{kind, host_, number};
-    store_.put(paths_.presence(key), make_signed_record(keys_, head_of(key), body));
+    store_.put(paths_.presence(key), make_record(keys_, head_of(key), body));
 }
 
 void Presence::leave() {

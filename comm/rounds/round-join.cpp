@@ -162,8 +162,7 @@ Bytes RoundClient::mark() const {
     out.u64(chain_.index());
     out.raw(chain_.head());
     out.u64(presence_.resume_index(next_index() - 1));
-    const Commit * head   = chain_.head_commit();
-    const Bytes    commit = head ? encode_commit(keys_, *head) : Bytes();
+    const Bytes commit = chain_.head_value();
     out.u32(static_cast<uint32_t>(commit.size()));
     out.raw(commit);
     outbox_.write(out);
@@ -191,7 +190,7 @@ void RoundClient::read_mark(std::span<const uint8_t> mark) {
     own_    = {index, head};
     outbox_ = std::move(outbox);
     if (auto parsed = parse_commit(keys_, index, commit); parsed && digest256(commit) == head) {
-        own_commit_ = ChainEntry{std::move(*parsed), head};
+        own_commit_ = ChainEntry{std::move(*parsed), head, Bytes(commit.begin(), commit.end())};
     }
     presence_.resume(last);
 }

@@ -65,14 +65,6 @@ bool SliceWriter::step() {
     return !is_last;
 }
 
-void SliceWriter::take_back() {
-    const RunPaths  paths(keys_.run);
-    const MessageId id{id_.index, id_.host, id_.incarnation};
-    for (uint32_t i = 0; i < next_; ++i) {
-        store_.remove(paths.piece(id, id_.slice, i));
-    }
-}
-
 Bytes read_slice(Store & store, const RunKeys & keys, const CheckpointList & list, int slice) {
     const CheckpointSlice & about = list.slices.at(static_cast<size_t>(slice));
     const SliceId           id{list.index, slice, about.host, about.incarnation};

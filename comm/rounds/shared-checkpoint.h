@@ -36,9 +36,6 @@ public:
     // Puts one value. False: it was the last. On StoreError call it again: the same bytes are put.
     bool step();
 
-    // Removes what was put: a newer checkpoint has been ordered, and nobody else may remove late pieces.
-    void take_back();
-
 private:
     Bytes sealed_piece() const;
     Bytes ready_record() const;

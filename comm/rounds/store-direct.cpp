@@ -119,7 +119,7 @@ std::optional<Bytes> DirectStore::get(const std::string & key, std::chrono::mill
     const auto record = bulk->is_message ? hub_.get(paths_.held(bulk->id)) : std::nullopt;
     const auto held   = record ? parse_held(options_.keys, bulk->id, *record) : std::nullopt;
     if (held) {
-        if (auto value = from(held->holder, key, {}); is_good(value)) {
+        if (auto value = from(held->holder.host, key, {}); is_good(value)) {
             return value;
         }
     }
@@ -242,12 +242,12 @@ void DirectStore::pull(const std::string & peer) {
 // Copies the message, and the shards of its outputs, to our server and writes a held record.
 // Shards of inputs stay with their sender: a mean can be computed without them.
 bool DirectStore::hold(const MessageId & id, std::span<const uint8_t> message) {
-    MessageHead head;
-    const auto  body = open_message(options_.keys, id, message, &head);
+    SignedHead about;
+    const auto body = open_message(options_.keys, id, message, &about);
     if (!body) {
         return false;
     }
-    if (head.phase == Phase::outputs) {
+    if (about.head.phase == Phase::outputs) {
         for (const std::string & key : output_keys(paths_, id, *body)) {
             const auto shard = options_.peers.at(id.host)->get(key);
             if (!shard) {

@@ -12,12 +12,12 @@ std::optional<ChainEntry> CommitLog::read(uint64_t index, std::chrono::milliseco
     std::string why;
     bool        is_ours = false;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {  // a transfer may be damaged, too
-        const auto value = store_.get(paths_.commit(index), wait);
+        auto value = store_.get(paths_.commit(index), wait);
         if (!value) {
             return std::nullopt;
         }
         if (auto commit = parse_commit(keys_, index, *value, &why)) {
-            return ChainEntry{std::move(*commit), digest256(*value)};
+            return ChainEntry{std::move(*commit), digest256(*value), std::move(*value)};
         }
         const RecordHead head{.kind = Kind::commit, .index = index};
         is_ours = is_ours || parse_record(keys_, head, *value);
@@ -80,9 +80,7 @@ bool CommitLog::have_left(const Commit & commit, const std::string & except) con
 }
 
 bool CommitLog::put_back(const ChainEntry & entry) const {
-    const Bytes value = encode_commit(keys_, entry.commit);
-    GT_CHECK(digest256(value) == entry.digest, "a commit is encoded differently than before");
-    return store_.put(paths_.commit(entry.commit.index), value, true);
+    return store_.put(paths_.commit(entry.commit.index), entry.value, true);
 }
 
 bool CommitLog::retain(uint64_t & index) const {

@@ -13,7 +13,8 @@ namespace gt {
 
 struct ChainEntry {
     Commit commit;
-    Key32  digest{};  // of the whole record: the next commit's `previous`
+    Key32  digest{};  // of `value`: the next commit's `previous`
+    Bytes  value;     // the record; only its writer can make it
 };
 
 // The value of a commit's key is no commit of this run: damaged, or not written by a sequencer.

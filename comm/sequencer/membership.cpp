@@ -7,34 +7,21 @@
 
 namespace gt {
 
-constexpr size_t   kKept        = 64;  // commits and states that messages are compared with
-constexpr size_t   kKeptMedians = 8;
-constexpr uint64_t kHistory     = 8;    // rounds that decide whether a member is awaited
-constexpr uint64_t kMinRounds   = 100;  // between checkpoints
-constexpr uint64_t kTraffic     = 10;   // bytes of messages for each byte of a checkpoint, at least
-constexpr uint64_t kStuck       = 8;    // intervals after which another order replaces one
-constexpr int kFirstRound = 60;  // first deadlines until a member is silent, at an unknown pace
-
-static Millis median_of(std::vector<Millis> values) {
-    std::sort(values.begin(), values.end());
-    return values.empty() ? Millis{0} : values[(values.size() - 1) / 2];
-}
+constexpr size_t   kKept      = 64;   // commits and states that messages are compared with
+constexpr uint64_t kHistory   = 8;    // rounds that decide whether a member is awaited
+constexpr uint64_t kMinRounds = 100;  // between checkpoints
+constexpr uint64_t kTraffic   = 10;   // bytes of messages for each byte of a checkpoint, at least
+constexpr uint64_t kStuck     = 8;    // intervals after which another order replaces one
+constexpr int kFirstRound     = 60;  // first deadlines until a member is silent, at an unknown pace
 
 void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
-    // before the first inputs nobody fetches outputs: they take less time than all later ones
-    const bool is_short = head.phase == Phase::inputs && medians_[1].empty();
-    const bool is_timed = head_ && !is_short && !head.messages.empty() && !durations_.empty();
-    for (const Phase phase : {Phase::inputs, Phase::outputs}) {
-        auto &         medians = medians_[phase == Phase::outputs];
-        const uint32_t pace_ms = phase == Phase::outputs ? head.outputs_pace_ms : head.pace_ms;
-        if (is_timed && (head.phase == Phase::outputs) == (phase == Phase::outputs)) {
-            medians.push_back(median_of(durations_));
-            if (medians.size() > kKeptMedians) {
-                medians.pop_front();
-            }
-        } else if (medians.size() <= 1 && pace_ms > 0) {
-            medians = {Millis(pace_ms)};  // a new sequencer continues at the pace of the one before
+    pace_.closed(head, !head_);
+    if (head_ && !head.messages.empty()) {
+        if (head_->step != kNone && head.step > listed_step_) {
+            gap_ = std::max(gap_, head.step - listed_step_);
         }
+        listed_step_  = head.step;
+        listed_index_ = head.index;
     }
     head_              = head;
     head_digest_       = digest;
@@ -45,17 +32,16 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
     opened_before_ = opened_;
     opened_        = now;
     arrived_.clear();
-    durations_.clear();
     stuck_.clear();
-    if (head.phase != Phase::outputs && !head.messages.empty()) {
-        std::vector<uint64_t> weights;
-        for (const CommitMessage & message : head.messages) {
-            weights.push_back(message.weight);
-        }
-        const auto middle = weights.begin() + static_cast<ptrdiff_t>(weights.size() / 2);
-        std::nth_element(weights.begin(), middle, weights.end());
-        whole_ = std::max(whole_, *middle);
-    }
+    std::erase_if(hellos_, [&](const auto & hello) {  // the commit has them
+        const CommitHost * host = head.find(hello.first);
+        return host && host->incarnation >= hello.second.incarnation;
+    });
+    const auto is_unknown = [&](const auto & one) {
+        return !head.find(one.first) && !hellos_.contains(one.first);
+    };
+    std::erase_if(leaves_, is_unknown);
+    std::erase_if(seen_, is_unknown);
     for (const CommitHost & host : head.hosts) {
         seen_.try_emplace(host.name, now);
         if (head.message_of(host.name)) {
@@ -87,35 +73,6 @@ void Membership::advance(const Commit & head, const Key32 & digest, Time now) {
         order_.emplace(head, digest);
         last_order_ = head.index;
         bytes_      = 0;
-    }
-}
-
-bool Membership::pin(const std::string & host, const Key32 & key) {
-    if (const CommitHost * known = head_ ? head_->find(host) : nullptr) {
-        return known->key == key;
-    }
-    return keys_.size() < 2 * kMaxHosts && keys_.try_emplace(host, key).first->second == key;
-}
-
-void Membership::hello(const std::string & host, uint64_t incarnation, Time now) {
-    const CommitHost * known = head_ ? head_->find(host) : nullptr;
-    const bool         fits  = known || hellos_.contains(host) || hellos_.size() < kMaxHosts;
-    if (fits && is_next_incarnation(incarnation, known ? known->incarnation : 0) &&
-        incarnation > hellos_[host]) {
-        hellos_[host] = incarnation;
-        seen_[host]   = now;
-    }
-}
-
-void Membership::leave(const std::string & host, uint64_t incarnation) {
-    if (hellos_.contains(host) || (head_ && head_->find(host))) {
-        leaves_[host] = std::max(leaves_[host], incarnation);
-    }
-}
-
-void Membership::remove(const std::string & host) {
-    if (removed_.size() < kMaxHosts) {
-        removed_.insert(host);
     }
 }
 
@@ -151,17 +108,6 @@ std::vector<MessageId> Membership::missing() const {
     return ids;
 }
 
-// The time that a whole batch would have taken: a slow host computes part of it. Else hosts that all
-// compute less, under a load that passes, would shorten the deadline and hold each other there.
-Millis Membership::whole_time(Time::duration time, const MessageHead & head) const {
-    const auto ms = std::chrono::duration_cast<std::chrono::duration<double, std::milli>>(time);
-    if (head.phase == Phase::outputs || head.weight >= whole_) {
-        return Millis(static_cast<int64_t>(ms.count()));
-    }
-    const double parts = static_cast<double>(whole_) / static_cast<double>(head.weight);
-    return Millis(static_cast<int64_t>(std::min(ms.count() * parts, 1e12)));
-}
-
 void Membership::message(const SeenMessage & seen, Time now) {
     const CommitHost * host = head_ ? head_->find(seen.host) : nullptr;
     if (!host || !host->member || host->incarnation != seen.incarnation) {
@@ -176,18 +122,20 @@ void Membership::message(const SeenMessage & seen, Time now) {
         begun_           = arrived_.size() == 1 ? begun : std::min(begun_, begun);
         // a message that arrived before the round opened carries no timing information
         if (overlaps || now > opened_) {
-            durations_.push_back(whole_time(now - begun, seen.head));
+            pace_.message(seen.host, now - begun, seen.head);
         }
     }
 }
 
 // The phases of an exchange take different times: a member may send once in the longest of them.
 bool Membership::is_silent(const std::string & host, Time now) const {
-    const bool   has_outputs = !medians_[1].empty() || (head_ && head_->phase == Phase::inputs);
+    const bool has_outputs =
+        pace_.is_known(Phase::outputs) || (head_ && head_->phase == Phase::inputs);
     const Millis longest =
         std::max(deadline(Phase::inputs), has_outputs ? deadline(Phase::outputs) : Millis(0));
-    const Millis limit = medians_[0].empty() ? kFirstRound * options_.first_deadline : 4 * longest;
-    const auto   it    = seen_.find(host);
+    const Millis limit =
+        pace_.is_known(Phase::inputs) ? 4 * longest : kFirstRound * options_.first_deadline;
+    const auto it = seen_.find(host);
     return it == seen_.end() || now - it->second > std::max(options_.gone_after, limit);
 }
 
@@ -196,7 +144,7 @@ bool Membership::is_live(const CommitHost & host, Time now) const {
     const auto hello = hellos_.find(host.name);
     const auto leave = leaves_.find(host.name);
     return host.member && !removed_.contains(host.name) &&
-           (hello == hellos_.end() || hello->second <= host.incarnation) &&
+           (hello == hellos_.end() || hello->second.incarnation <= host.incarnation) &&
            (leave == leaves_.end() || leave->second < host.incarnation) &&
            !is_silent(host.name, now);
 }
@@ -209,18 +157,11 @@ bool Membership::is_awaited(const CommitHost & host, Time now) const {
            (is_new || 2u * static_cast<unsigned>(std::popcount(host.history)) >= n);
 }
 
-// Time that messages take; 0: unknown.
-Millis Membership::pace(Phase phase) const {
-    const auto & medians = medians_[phase == Phase::outputs];
-    return median_of({medians.begin(), medians.end()});
-}
-
 Millis Membership::deadline(Phase phase) const {
-    const bool   is_known = !medians_[phase == Phase::outputs].empty();
-    const Millis first    = durations_.empty() ? Millis(0) : durations_.front();
-    const auto   time     = static_cast<double>((is_known ? pace(phase) : first).count());
-    const Millis scaled(static_cast<int64_t>(std::min(time * options_.deadline_factor, 1e12)));
-    return std::max(scaled, is_known ? options_.min_deadline : options_.first_deadline);
+    return std::max(
+        pace_.deadline(phase, options_.deadline_factor),
+        pace_.is_known(phase) ? options_.min_deadline : options_.first_deadline
+    );
 }
 
 // As most of the messages that have arrived.
@@ -236,17 +177,6 @@ Phase Membership::open_phase() const {
 bool Membership::is_foreign(const MessageHead & head) const {
     const auto base = heads_.find(head.base_index);
     return base != heads_.end() && base->second != head.base;
-}
-
-// One predicate for "a commit is due" and "the commit admits": a hello that only the first accepts
-// would be answered by empty commits without end.
-bool Membership::would_admit(const std::string & name, uint64_t incarnation) const {
-    const CommitHost * known = head_ ? head_->find(name) : nullptr;
-    const auto         leave = leaves_.find(name);
-    const bool         is_new =
-        known ? incarnation > known->incarnation : !head_ || head_->hosts.size() < kMaxHosts;
-    return is_new && !removed_.contains(name) && !(known && known->removed) &&
-           (leave == leaves_.end() || leave->second < incarnation);
 }
 
 bool Membership::is_time(Time now) const {
@@ -275,7 +205,7 @@ bool Membership::is_time(Time now) const {
                    [&](const auto & host) { return host.member && removed_.contains(host.name); }
                ) ||
                std::any_of(hellos_.begin(), hellos_.end(), [&](const auto & hello) {
-                   return would_admit(hello.first, hello.second);
+                   return would_admit(hello.first, hello.second.incarnation, now);
                });
     }
     if (awaits_all_ && n_live_here < n_live) {
@@ -294,17 +224,12 @@ bool Membership::is_time(Time now) const {
             now - opened_ >= options_.min_deadline);
 }
 
-Key32 Membership::key_of(const std::string & host) const {
-    const auto it = keys_.find(host);
-    return it == keys_.end() ? Key32{} : it->second;
-}
-
-Commit Membership::begin() const {
+Commit Membership::begin(Time now) const {
     Commit commit;
-    for (const auto & [name, incarnation] : hellos_) {
-        if (would_admit(name, incarnation) && commit.hosts.size() < kMaxHosts) {
+    for (const auto & [name, hello] : hellos_) {
+        if (would_admit(name, hello.incarnation, now)) {
             commit.hosts.push_back(
-                {.name = name, .key = key_of(name), .incarnation = incarnation, .member = true}
+                {.name = name, .key = hello.key, .incarnation = hello.incarnation, .member = true}
             );
             commit.writers.push_back(name);  // the initial state is the first shared checkpoint
         }
@@ -317,11 +242,10 @@ Commit Membership::next() const {
     Commit commit;
     commit.index           = open_index();
     commit.previous        = head_digest_;
-    commit.epoch           = head_->epoch;
     commit.step            = head_->step;
     commit.complete_at     = head_->complete_at;
-    commit.pace_ms         = static_cast<uint32_t>(pace(Phase::inputs).count());
-    commit.outputs_pace_ms = static_cast<uint32_t>(pace(Phase::outputs).count());
+    commit.pace_ms         = static_cast<uint32_t>(pace_.pace(Phase::inputs).count());
+    commit.outputs_pace_ms = static_cast<uint32_t>(pace_.pace(Phase::outputs).count());
     return commit;
 }
 
@@ -354,9 +278,16 @@ Commit Membership::undo(Time now) const {
     return commit;
 }
 
+// Steps grow from round to round as they have so far: a host that names a much later one, as if the run were
+// over, is not believed, unless most members name it.
+uint64_t Membership::max_step() const {
+    const uint64_t n = open_index() - listed_index_;
+    return gap_ == 0 || n > (kNone - listed_step_) / gap_ ? kNone : listed_step_ + n * gap_;
+}
+
 std::optional<Commit> Membership::close(Time now) const {
     if (!head_) {
-        Commit commit = begin();
+        Commit commit = begin(now);
         if (commit.hosts.empty() || commit.hosts.size() < options_.min_hosts) {
             return std::nullopt;
         }
@@ -373,7 +304,7 @@ std::optional<Commit> Membership::close(Time now) const {
     std::erase_if(arrived, [&](const auto & one) {
         return is_foreign(one.second.head) || removed_.contains(one.first);
     });
-    const Verdict verdict = judge(*head_, arrived, states_);
+    const Verdict verdict = judge(*head_, arrived, states_, max_step());
     Commit        commit  = next();
     commit.step           = verdict.usable.empty() ? head_->step : verdict.step;
     commit.phase          = verdict.usable.empty() ? Phase::single : verdict.phase;
@@ -393,40 +324,6 @@ std::optional<Commit> Membership::close(Time now) const {
     order_checkpoint(commit);
     list_checkpoint(commit);
     return commit;
-}
-
-void Membership::update_hosts(Commit & commit, Time now) const {
-    commit.hosts = head_->hosts;
-    std::vector<std::string> members;
-    for (const auto & [name, incarnation] : hellos_) {  // new hosts
-        if (would_admit(name, incarnation) && !commit.find(name) &&
-            commit.hosts.size() < kMaxHosts) {
-            commit.hosts.push_back({.name = name, .key = key_of(name)});
-        }
-    }
-    // members, and new incarnations of known hosts
-    for (CommitHost & host : commit.hosts) {
-        const bool listed = commit.message_of(host.name) != nullptr;
-        host.member       = is_live(host, now);
-        host.removed |= removed_.contains(host.name);
-        host.history = static_cast<uint8_t>(host.history << 1 | (listed ? 1 : 0));
-        if (listed && commit.phase != Phase::outputs) {  // these carry means, no residual
-            host.last_listed = commit.index;
-        }
-        const auto hello = hellos_.find(host.name);
-        if (hello != hellos_.end() && would_admit(host.name, hello->second)) {
-            host.incarnation = hello->second;
-            host.member      = true;
-            host.since       = commit.index;
-            host.history     = 0;
-        }
-        if (host.member) {
-            members.push_back(host.name);
-        }
-    }
-    if (!members.empty()) {
-        commit.validator = members[commit.index % members.size()];
-    }
 }
 
 void Membership::slice_ready(size_t slice, const CheckpointSlice & written, uint64_t state_digest) {

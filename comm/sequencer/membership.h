@@ -7,13 +7,12 @@
 // awaited if it was listed in at least half of the last eight rounds, or of those since it joined, and
 // until it is listed, in its first eight rounds: it may still replay some, hardly faster than they close.
 // A host that is four times slower is not awaited, but its message is listed if it arrives in time.
-// The deadline is `deadline_factor` times the median time that messages of the last rounds of the same
-// phase took, from the opening of the round they were begun in: this one or, with overlap, the one
-// before. A message of half a batch counts twice its time. While no such time is known, it is that of
-// the open round's first message.
+// The deadline follows the pace of rounds (round-pace.h), from the opening of the round that messages were begun
+// in: this one or, with overlap, the one before.
 #pragma once
 
 #include "comm/sequencer/checkpoint-order.h"
+#include "comm/sequencer/round-pace.h"
 #include "comm/sequencer/verdict.h"
 #include "comm/store/store.h"
 #include "ggml-train/base/round-deadline.h"
@@ -44,7 +43,8 @@ public:
     void advance(const Commit & head, const Key32 & digest, Time now);
 
     // A host's name belongs to the key of its first presence. False: to another key.
-    [[nodiscard]] bool pin(const std::string & host, const Key32 & key);
+    [[nodiscard]] bool           pin(const std::string & host, const Key32 & key);
+    std::map<std::string, Key32> names() const;  // and their keys
 
     void hello(const std::string & host, uint64_t incarnation, Time now);
     void leave(const std::string & host, uint64_t incarnation);
@@ -70,8 +70,8 @@ public:
     const std::optional<CheckpointOrder> & order() const { return order_; }
     void slice_ready(size_t slice, const CheckpointSlice & written, uint64_t state_digest);
 
-    // The commit that closes the open round (or begins the run), if it is time; its epoch and writer
-    // are not set. The state changes only in advance().
+    // The commit that closes the open round (or begins the run), if it is time; its writer
+    // is not set. The state changes only in advance().
     [[nodiscard]] std::optional<Commit> close(Time now) const;
 
     Millis                        deadline(Phase phase) const;
@@ -83,24 +83,30 @@ public:
     Time                          opened() const { return opened_; }
 
 private:
-    Commit begin() const;
-    Commit next() const;
-    bool   are_stuck(Time now) const;
-    Commit undo(Time now) const;
-    Key32  key_of(const std::string & host) const;
-    bool   would_admit(const std::string & host, uint64_t incarnation) const;
-    Millis whole_time(Time::duration time, const MessageHead & head) const;
-    Millis pace(Phase phase) const;
-    Phase  open_phase() const;
-    bool   is_foreign(const MessageHead & head) const;
-    bool   is_live(const CommitHost & host, Time now) const;
-    bool   is_awaited(const CommitHost & host, Time now) const;
-    bool   is_time(Time now) const;
-    void   update_hosts(Commit & commit, Time now) const;
-    bool   is_broken(const Commit & commit) const;
-    bool   is_due(const Commit & commit) const;
-    void   order_checkpoint(Commit & commit) const;
-    void   list_checkpoint(Commit & commit) const;
+    Commit   begin(Time now) const;
+    Commit   next() const;
+    bool     are_stuck(Time now) const;
+    Commit   undo(Time now) const;
+    void     make_room(const std::string & host);
+    bool     would_admit(const std::string & host, uint64_t incarnation, Time now) const;
+    bool     is_forgettable(const CommitHost & host, Time now) const;
+    uint64_t max_step() const;
+    Phase    open_phase() const;
+    bool     is_foreign(const MessageHead & head) const;
+    bool     is_live(const CommitHost & host, Time now) const;
+    bool     is_awaited(const CommitHost & host, Time now) const;
+    bool     is_time(Time now) const;
+    void     update_hosts(Commit & commit, Time now) const;
+    bool     is_broken(const Commit & commit) const;
+    bool     is_due(const Commit & commit) const;
+    void     order_checkpoint(Commit & commit) const;
+    void     list_checkpoint(Commit & commit) const;
+
+    // The newest incarnation with a hello, 0: none yet, and the key of the name's first presence.
+    struct Hello {
+        uint64_t incarnation = 0;
+        Key32    key{};
+    };
 
     MembershipOptions     options_;
     std::optional<Commit> head_;
@@ -108,13 +114,13 @@ private:
     Time                  opened_{}, opened_before_{};  // of the open round and the one before
     Time                  begun_{};  // when work on the first message that arrived was begun
 
-    std::map<std::string, SeenMessage> arrived_;     // of the open round
-    std::vector<Millis>                durations_;   // of the open round, in order of arrival
-    uint64_t                           whole_ = 0;   // a whole batch: the largest median weight
-    std::deque<Millis>                 medians_[2];  // of the last rounds; 1: of outputs
-    std::map<std::string, uint64_t>    hellos_;      // newest incarnation with a hello
-    std::map<std::string, uint64_t>    leaves_;      // newest incarnation with a leave
-    std::map<std::string, Key32>       keys_;        // of hosts that are in no commit yet
+    uint64_t listed_step_ = 0, listed_index_ = 0;  // of the last round with messages
+    uint64_t gap_ = 0;                             // largest between two of them; 0: unknown
+
+    std::map<std::string, SeenMessage> arrived_;  // of the open round
+    RoundPace                          pace_;
+    std::map<std::string, Hello>       hellos_;  // newer than in the commit
+    std::map<std::string, uint64_t>    leaves_;  // newest incarnation with a leave
     std::set<std::string>              removed_;
     std::map<std::string, Time>        seen_;    // last sign of a host
     std::map<uint64_t, uint64_t>       states_;  // digest of the shared state by index

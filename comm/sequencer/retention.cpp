@@ -30,10 +30,18 @@ void Retention::raise(uint64_t floor) {
 
 void Retention::commit(const Commit & commit) {
     newest_ = commit.index;
+    if (!commit.writers.empty()) {
+        if (ordered_ != kNone && ordered_ != last_complete_) {
+            dropped_.push_back(ordered_);
+        }
+        ordered_  = commit.index;
+        is_clean_ = false;
+    }
     if (commit.complete && (last_complete_ == kNone || commit.complete->index > last_complete_)) {
         complete_before_ = last_complete_;
         last_complete_   = commit.complete->index;
         listed_at_       = commit.index;
+        is_clean_        = false;
     }
 }
 
@@ -50,11 +58,24 @@ void Retention::work() {
         remove_round(done_);
         ++done_;
     }
+    drop_slices();
     thin_ = std::max(thin_, floor_);
     for (int i = 0; i < kRoundsPerCall && is_full && thin_ + kKeptRounds < newest_; ++i) {
         remove_all(paths_.messages(thin_));
         remove_all(paths_.shards(thin_));
         ++thin_;
+    }
+}
+
+// Of orders that others have replaced. Some come late: removed again when a later one is complete.
+void Retention::drop_slices() {
+    for (const uint64_t index : is_clean_ ? std::vector<uint64_t>() : dropped_) {
+        remove_all(paths_.parts(index));
+        remove_all(paths_.readies(index));
+    }
+    is_clean_ = true;
+    if (ordered_ == last_complete_) {
+        dropped_.clear();
     }
 }
 

@@ -30,17 +30,21 @@ public:
 private:
     void remove_all(const std::string & prefix);
     void remove_round(uint64_t index);
+    void drop_slices();
 
-    Store &         store_;
-    const RunKeys & keys_;
-    RunPaths        paths_;
-    CommitLog       log_;
-    uint64_t        floor_         = 0;      // as in the floor record
-    uint64_t        done_          = 0;      // all rounds below are removed
-    bool            is_direct_     = false;  // some messages were served by their senders
-    uint64_t        last_complete_ = kNone, complete_before_ = kNone;
-    uint64_t        newest_ = 0, listed_at_ = 0;  // the newest commit, and that of last_complete_
-    uint64_t        thin_ = 0;                    // no messages below, if the store was nearly full
+    Store &               store_;
+    const RunKeys &       keys_;
+    RunPaths              paths_;
+    CommitLog             log_;
+    uint64_t              floor_         = 0;      // as in the floor record
+    uint64_t              done_          = 0;      // all rounds below are removed
+    bool                  is_direct_     = false;  // some messages were served by their senders
+    uint64_t              last_complete_ = kNone, complete_before_ = kNone;
+    uint64_t              ordered_ = kNone;  // the last checkpoint that was ordered
+    std::vector<uint64_t> dropped_;          // those before that were never complete
+    bool                  is_clean_ = true;  // no slices of these are in the store, but late ones
+    uint64_t newest_ = 0, listed_at_ = 0;    // the newest commit, and that of last_complete_
+    uint64_t thin_ = 0;                      // no messages below, if the store was nearly full
 };
 
 }  // namespace gt

@@ -16,7 +16,6 @@ Sequencer::Sequencer(Store & store, const RunKeys & keys, const SequencerOptions
     : store_(store), keys_(keys), options_(options), paths_(keys.run), log_(store_, keys_),
       membership_(options.membership), retention_(store_, keys_) {
     GT_CHECK(valid_host_name(options_.name), "invalid name of a sequencer");
-    epoch_ = options_.elected ? 0 : 1;  // a hub needs no epoch record
 }
 
 bool Sequencer::poll(Time now) {
@@ -85,7 +84,14 @@ void Sequencer::load(Time now) {
         membership_.restored();
     }
     moved_ = now;
-    state_ = leads() ? State::leading : State::following;
+    lead_or_follow();
+}
+
+// Of several candidates the writer of the newest commit leads.
+void Sequencer::lead_or_follow() {
+    const auto & head = membership_.head();
+    state_            = !options_.elected || !head || head->writer == options_.name ? State::leading
+                                                                                    : State::following;
 }
 
 void Sequencer::restart() {
@@ -122,12 +128,11 @@ bool Sequencer::adopt_restored() {
 void Sequencer::advance(const ChainEntry & entry, Time now) {
     membership_.advance(entry.commit, entry.digest, now);
     retention_.commit(entry.commit);
-    epoch_ = std::max(epoch_, entry.commit.epoch);
     moved_ = now;
     refused_.clear();
 }
 
-// Takes a commit, ours or another writer's. A higher epoch than ours: we do not lead any more.
+// Takes a commit, ours or another writer's.
 void Sequencer::take(const ChainEntry & entry, Time now) {
     const auto & head = membership_.head();
     if (head && entry.commit.n_undone == 0 && entry.commit.previous != membership_.head_digest()) {
@@ -136,7 +141,7 @@ void Sequencer::take(const ChainEntry & entry, Time now) {
         );
     }
     advance(entry, now);
-    state_ = leads() ? State::leading : State::following;
+    lead_or_follow();
 }
 
 bool Sequencer::catch_up(Time now) {
@@ -153,45 +158,25 @@ bool Sequencer::follow(Time now) {
     const Millis pace(membership_.head() ? membership_.head()->pace_ms : 0);
     Millis       timeout = std::max(options_.takeover_after, 2 * pace);
     timeout += timeout / kTurns * static_cast<int>(digest64(options_.name) % kTurns);
-    const bool has_begun = membership_.head().has_value();
-    if (looked_ && now - *looked_ < timeout / 16 && has_begun) {
+    if (looked_ && now - *looked_ < timeout / 16) {
         return false;
     }
     looked_ = now;
     try {
-        if (catch_up(now) || !options_.elected) {
+        if (catch_up(now)) {
             return false;
         }
     } catch (const BadCommit &) {
         // the sequencer that leads removes it; if none does, we take over
     }
-    if (now - moved_ < timeout && (has_begun || seen_epoch_ > 0)) {
+    if (now - moved_ < timeout) {
         return false;
-    }
-    return claim(now);
-}
-
-bool Sequencer::claim(Time now) {
-    uint64_t newest = epoch_;
-    for (const std::string & key : store_.list(paths_.epochs())) {
-        newest = std::max(newest, paths_.parse_epoch(key).value_or(0));
     }
     if (log_.floor() > membership_.open_index()) {  // the chain continues behind a gap
         restart();
         return false;
     }
-    if (newest > seen_epoch_ && newest > epoch_) {  // another has just taken over: give it time
-        seen_epoch_ = newest;
-        moved_      = now;
-        return false;
-    }
-    // If the answer to an earlier put was lost, the same bytes win again.
-    const RecordHead head{.kind = Kind::epoch, .index = newest + 1, .host = options_.name};
-    if (!store_.put(paths_.epoch(newest + 1), make_record(keys_, head, {}), true)) {
-        return false;
-    }
-    epoch_ = seen_epoch_ = claimed_ = newest + 1;
-    state_                          = State::leading;
+    state_ = State::leading;
     looked_.reset();
     return true;
 }
@@ -239,10 +224,8 @@ void Sequencer::take_presence(const std::string & key, Time now) {
     if (!value) {
         return;
     }
-    const bool is_removal = presence->kind == PresenceKey::Kind::removed;
-    Key32      signer{};
-    const auto body = is_removal ? parse_record(keys_, head_of(*presence), *value)
-                                 : parse_signed_record(keys_, head_of(*presence), *value, signer);
+    Author     author;
+    const auto body = parse_record(keys_, head_of(*presence), *value, &author);
     if (!body) {
         refuse("presence of " + presence->host);
         return;  // damaged, or made without the key: read again next time
@@ -252,7 +235,8 @@ void Sequencer::take_presence(const std::string & key, Time now) {
         restored_ = std::max(restored_.value_or(0), presence->incarnation);
         return;
     }
-    if (!is_removal && !membership_.pin(presence->host, signer)) {
+    if (presence->kind != PresenceKey::Kind::removed &&
+        !membership_.pin(presence->host, author.key)) {
         refuse("presence of " + presence->host + ", which is the name of another machine");
         return;
     }
@@ -319,10 +303,11 @@ void Sequencer::refuse(const std::string & what) {
 // A message in the store, or one that a second member holds.
 std::optional<SeenMessage> Sequencer::find_message(const MessageId & id) {
     const auto value = store_.get(paths_.message(id));
-    const auto head  = value ? parse_message_head(keys_.run, id, *value) : std::nullopt;
-    if (head && (!keys_.can_read || open_message(keys_, id, *value)) &&
-        is_signed_message(membership_.head()->find(id.host)->key, keys_.run, id, *value)) {
-        return SeenMessage{id.host, id.incarnation, *head, value->size(), digest256(*value), ""};
+    const auto about = value ? parse_message_head(keys_.run, id, *value) : std::nullopt;
+    if (about && about->signer == membership_.head()->find(id.host)->key &&
+        (!keys_.can_read || open_message(keys_, id, *value))) {
+        return SeenMessage{id.host,       id.incarnation,    about->head,
+                           value->size(), digest256(*value), ""};
     }
     if (value) {
         refuse("message of " + id.host + format(" for round %llu", (unsigned long long) id.index));
@@ -332,11 +317,11 @@ std::optional<SeenMessage> Sequencer::find_message(const MessageId & id) {
     if (record && !held) {
         refuse("held record of a message of " + id.host);
     }
-    const CommitHost * host = held ? membership_.head()->find(held->holder) : nullptr;
-    if (!host || !host->member) {
+    const CommitHost * host = held ? membership_.head()->find(held->holder.host) : nullptr;
+    if (!host || !host->member || host->key != held->holder.key) {
         return std::nullopt;
     }
-    return SeenMessage{id.host, id.incarnation, held->head, held->size, held->digest, held->holder};
+    return SeenMessage{id.host, id.incarnation, held->head, held->size, held->digest, host->name};
 }
 
 void Sequencer::look_for_slices() {
@@ -353,8 +338,9 @@ void Sequencer::look_for_slices() {
                  paths_.ready({order.index(), slice.host, slice.incarnation}, static_cast<int>(i))
              );
         const RecordHead head{Kind::ready, order.index(), slice.host, slice.incarnation};
-        const auto       body = value ? parse_record(keys_, head, *value) : std::nullopt;
-        if (!body) {
+        Author           author;
+        const auto       body = value ? parse_record(keys_, head, *value, &author) : std::nullopt;
+        if (!body || author.key != membership_.head()->find(slice.host)->key) {
             continue;
         }
         WireReader     in(*body);
@@ -394,7 +380,6 @@ bool Sequencer::close(Time now) {
 
 bool Sequencer::write(Commit commit, Time now) {
     commit.writer = options_.name;
-    commit.epoch  = epoch_;
     // A commit that nobody can read would end the run: its key is written once.
     Bytes       value = encode_commit(keys_, commit);
     std::string why;

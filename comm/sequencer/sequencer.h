@@ -3,8 +3,8 @@
 // Safety does not depend on there being only one sequencer. A commit's key is created only if it is
 // absent: of several writers one wins, and the others read what it wrote. Each commit has the digest
 // of the one before.
-// Epochs elect the sequencer: the creator of epoch record n leads until another host sees no commit
-// for some time and creates n + 1. Epochs never decrease along the chain.
+// Of several candidates the writer of the newest commit leads, until another one has seen no commit for some time
+// and writes the next. Before the first commit all do.
 // Read next: membership.h (when a round closes), retention.h (garbage collection).
 #pragma once
 
@@ -19,7 +19,7 @@ namespace gt {
 
 struct SequencerOptions {
     std::string       name    = "hub";  // a valid host name
-    bool              elected = false;  // one of several candidates: epoch records decide
+    bool              elected = false;  // one of several candidates
     bool              direct  = false;  // hosts may serve their messages themselves: held-copy.h
     MembershipOptions membership;
     Millis            presence_poll{1000};  // how often presences are listed; see note()
@@ -48,8 +48,9 @@ public:
         writing,  // the put of a commit may have failed: the same bytes are put again
     };
     State state() const { return state_; }
-    bool  leads() const { return !options_.elected || (claimed_ != 0 && claimed_ == epoch_); }
+    bool  leads() const { return state_ == State::leading || state_ == State::writing; }
     const std::optional<Commit> & head() const { return membership_.head(); }
+    std::map<std::string, Key32>  names() const { return membership_.names(); }  // and their keys
 
 private:
     bool                       pass(Time now);
@@ -59,7 +60,7 @@ private:
     bool                       adopt_restored();
     bool                       follow(Time now);
     bool                       catch_up(Time now);
-    bool                       claim(Time now);
+    void                       lead_or_follow();
     bool                       look_for_settings();
     void                       look_for_presences(Time now);
     bool                       is_obsolete(const PresenceKey & presence) const;
@@ -83,7 +84,6 @@ private:
 
     State               state_        = State::loading;
     bool                has_settings_ = false;
-    uint64_t            epoch_ = 0, seen_epoch_ = 0, claimed_ = 0;  // claimed_: ours
     Time                moved_{};
     std::optional<Time> looked_;  // for presences or, following, for commits; none: look at once
     std::optional<uint64_t> restored_;   // hosts have put back commits up to this one

@@ -24,7 +24,8 @@ static std::optional<K> most_frequent(const std::map<K, size_t> & counts) {
 Verdict judge(
     const Commit &                             before,
     const std::map<std::string, SeenMessage> & arrived,
-    std::map<uint64_t, uint64_t>               states
+    std::map<uint64_t, uint64_t>               states,
+    uint64_t                                   max_step
 ) {
     Verdict                                      out;
     std::map<std::pair<uint64_t, Phase>, size_t> kinds;
@@ -45,6 +46,9 @@ Verdict judge(
             ++indices[seen.head.state_index];
         }
     }
+    std::erase_if(kinds, [&](const auto & kind) {
+        return kind.first.first > max_step && 2 * kind.second <= n_members;
+    });
     if (const auto kind = most_frequent(kinds)) {
         out.step  = kind->first;
         out.phase = kind->second;

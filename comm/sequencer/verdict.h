@@ -29,11 +29,13 @@ struct Verdict {
     uint64_t                 max_weight = kMaxWeight;            // that a usable message may have
 };
 
-// `before`: the commit before the open round. `states`: known digests by index.
+// `before`: the commit before the open round. `states`: known digests by index. A step above max_step counts
+// only if most members name it.
 Verdict judge(
     const Commit &                             before,
     const std::map<std::string, SeenMessage> & arrived,
-    std::map<uint64_t, uint64_t>               states
+    std::map<uint64_t, uint64_t>               states,
+    uint64_t                                   max_step
 );
 
 }  // namespace gt

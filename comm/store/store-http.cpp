@@ -125,13 +125,7 @@ public:
 
     void remove(const std::string & key) override {
         check_key(key);
-        HttpRequest request;
-        request.method       = "DELETE";
-        request.path         = "/v/" + key;
-        const HttpResponse r = client_.perform(request);
-        if (r.status != 204) {
-            fail_request(options_.address, "remove " + key, r);
-        }
+        throw Error("a hub removes old values itself");
     }
 
 private:

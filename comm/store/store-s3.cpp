@@ -1,8 +1,8 @@
 // comm/store/store-s3.cpp — any S3-compatible bucket as a store.
 //
 // Keys are deterministic and nothing is listed in a loop, because buckets charge for it; waiting is
-// polling with growing pauses. Values up to 8 MiB are one object; larger ones are sent as a multipart
-// upload and received in ranges. Not all servers support If-None-Match: see probe_atomic_create.
+// polling with growing pauses. A value is sent and received by one request. Not all servers support
+// If-None-Match: see probe_atomic_create.
 // The workarounds for signing with libcurl 7.88 are in object().
 #include "comm/http/http-client.h"
 #include "comm/store/s3-settings.h"
@@ -10,8 +10,6 @@
 #include "comm/store/store.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <mutex>
 #include <thread>
 
 namespace gt {
@@ -33,10 +31,6 @@ public:
 
     bool put(const std::string & key, std::span<const uint8_t> value, bool if_absent) override {
         check_key(key);
-        if (value.size() > settings_.options.range_bytes && !if_absent) {
-            put_multipart(key, value);
-            return true;
-        }
         HttpRequest request = object("PUT", key, "", value);
         if (if_absent) {
             request.headers.push_back("If-None-Match: *");
@@ -62,12 +56,12 @@ public:
         const auto end   = std::chrono::steady_clock::now() + wait;
         auto       pause = kMinPause;
         for (;;) {
-            HttpResponse r = get_range(key, 0, settings_.options.range_bytes);
-            if (r.status == 416) {  // an empty value has no first byte
-                r = perform(object("GET", key, "", {}));
-            }
-            if (r.status == 200 || r.status == 206) {
-                return get_rest(key, r);
+            HttpRequest request = object("GET", key, "", {});
+            request.max_bytes   = settings_.options.max_value_bytes;
+            request.bulk        = true;
+            HttpResponse r      = perform(request);
+            if (r.status == 200) {
+                return std::move(r.body);
             }
             need(r, {404}, "get " + key);
             const auto now = std::chrono::steady_clock::now();
@@ -138,7 +132,7 @@ private:
         request.path   = "/" + settings_.bucket + (key.empty() ? "" : "/" + settings_.prefix + key);
         request.path += query.empty() ? "" : "?" + query;
         request.body     = body;
-        request.has_body = method == "PUT" || method == "POST";
+        request.has_body = method == "PUT";
         request.bulk     = body.size() > kMinBulk;
         // libcurl signs this header but does not send it; two of five servers require it
         request.headers.push_back("x-amz-content-sha256: " + sha256_hex(body));
@@ -146,82 +140,6 @@ private:
     }
 
     HttpResponse perform(const HttpRequest & request) { return client_.perform(request); }
-
-    static std::string range(size_t at, size_t n) {
-        return format("Range: bytes=%zu-%zu", at, at + n - 1);
-    }
-
-    HttpResponse get_range(const std::string & key, size_t at, size_t n) {
-        HttpRequest request = object("GET", key, "", {});
-        request.max_bytes   = n;
-        request.bulk        = true;
-        request.headers.push_back(range(at, n));
-        return perform(request);
-    }
-
-    // The size is in "Content-Range: bytes 0-8388607/20000000"; some servers send it with status 200.
-    Bytes get_rest(const std::string & key, HttpResponse & first) {
-        const std::string said = first.header("content-range");
-        const size_t      bar  = said.find('/');
-        const size_t      size = bar == said.npos
-                                     ? first.body.size()
-                                     : size_t(std::strtoull(said.c_str() + bar + 1, nullptr, 10));
-        if (size > settings_.options.max_value_bytes || size < first.body.size()) {
-            throw StoreError(
-                where() + "get " + key + format(": %zu bytes are more than the limit", size)
-            );
-        }
-        Bytes  value = std::move(first.body);
-        size_t at    = value.size();
-        value.resize(size);
-        std::vector<HttpRequest> requests;
-        for (; at < size; at += settings_.options.range_bytes) {
-            const size_t n = std::min(settings_.options.range_bytes, size - at);
-            requests.push_back(object("GET", key, "", {}));
-            requests.back().headers.push_back(range(at, n));
-            requests.back().into = std::span(value).subspan(at, n);
-            requests.back().bulk = true;
-        }
-        for (const HttpResponse & r : client_.perform_all(requests)) {
-            need(r, {200, 206}, "get " + key);
-        }
-        return value;
-    }
-
-    void put_multipart(const std::string & key, std::span<const uint8_t> value) {
-        const HttpResponse begun = perform(object("POST", key, "uploads=", {}));
-        need(begun, {200}, "put " + key);
-        const auto ids = xml_values(begun.text(), "UploadId");
-        if (ids.empty()) {
-            throw StoreError(where() + "put " + key + ": no upload id in the answer");
-        }
-        const std::string        id = "uploadId=" + encoded(ids[0]);
-        const size_t             n  = settings_.options.range_bytes;
-        std::vector<HttpRequest> requests;
-        for (size_t at = 0, part = 1; at < value.size(); at += n, part++) {
-            const std::string query = format("partNumber=%zu&", part) + id;
-            requests.push_back(
-                object("PUT", key, query, value.subspan(at, std::min(n, value.size() - at)))
-            );
-        }
-        std::string list;
-        size_t      part = 1;
-        for (const HttpResponse & r : client_.perform_all(requests)) {
-            if (r.status != 200) {
-                perform(object("DELETE", key, id, {}));
-                need(r, {200}, "put " + key);
-            }
-            list += format("<Part><PartNumber>%zu</PartNumber><ETag>", part++) + r.header("etag") +
-                    "</ETag></Part>";
-        }
-        list = "<CompleteMultipartUpload>" + list + "</CompleteMultipartUpload>";
-        const Bytes        body(list.begin(), list.end());
-        const HttpResponse r = perform(object("POST", key, id, body));
-        need(r, {200}, "put " + key);
-        if (r.text().find("<Error>") != std::string::npos) {  // S3 may fail after status 200
-            throw StoreError(where() + "put " + key + ": the upload was not completed; retry");
-        }
-    }
 
     std::string where() const {
         return "bucket " + settings_.endpoint + "/" + settings_.bucket + ": ";

@@ -51,7 +51,7 @@ public:
     // All keys with the prefix, sorted. Slow, and buckets charge for it: never call it in a loop.
     [[nodiscard]] virtual std::vector<std::string> list(const std::string & prefix) = 0;
 
-    // Removes the key if it is there.
+    // Removes the key if it is there. Over the network a hub removes nothing.
     virtual void remove(const std::string & key) = 0;
 
     // Whether little space is left, as far as it is known.
@@ -96,7 +96,6 @@ struct S3StoreOptions : LinkOptions {
     std::string url;         // s3://bucket[/prefix][?endpoint=URL&region=NAME]
     std::string access_key;  // empty: AWS_ACCESS_KEY_ID, else ~/.aws/credentials
     std::string secret_key;
-    size_t      range_bytes     = 8 << 20;  // larger values are sent as multipart uploads
     uint64_t    max_value_bytes = 1ull << 30;
 };
 std::unique_ptr<Store> make_s3_store(const S3StoreOptions & options);

@@ -58,7 +58,7 @@ write_places(WireWriter & out, const Commit & commit, const std::vector<std::str
 // The fields of each table; as above: to write and to read.
 template <class Io, class Start>
 static void start_fields(Io & io, Start & c) {
-    fields(io, c.epoch, c.step, c.phase, c.previous, c.n_undone, c.pace_ms, c.outputs_pace_ms);
+    fields(io, c.step, c.phase, c.previous, c.n_undone, c.pace_ms, c.outputs_pace_ms);
     fields(io, c.state_index, c.state_digest, c.complete_at, c.validator, c.n_shard_bytes);
 }
 template <class Io, class Host, class Flag>
@@ -255,13 +255,13 @@ std::optional<Commit> parse_commit(
         return refuse("too large");
     }
     Commit commit;
-    commit.index    = index;
-    const auto body = parse_record(
-        keys, {.kind = Kind::commit, .index = index, .host = ""}, value, &commit.writer
-    );
+    commit.index = index;
+    Author     author;
+    const auto body = parse_record(keys, {.kind = Kind::commit, .index = index}, value, &author);
     if (!body) {
         return refuse("damaged, from another run or round, or made with another key");
     }
+    commit.writer = author.host;
     Parser parser(*body, commit);
     if (!parser.run()) {
         return refuse(parser.why());

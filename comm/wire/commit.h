@@ -6,7 +6,7 @@
 // parse_commit reads untrusted bytes: it checks every bound before it allocates.
 //
 //   body, little-endian; text = u16 length and characters; digest = 32 bytes
-//     u64 epoch | u64 step | u8 phase | digest previous | u64 n_undone | u32 pace_ms
+//     u64 step | u8 phase | digest previous | u64 n_undone | u32 pace_ms
 //     | u32 outputs_pace_ms | u64 state_index | u64 state_digest | u64 complete_at | text validator
 //     | u64 n_shard_bytes
 //     u16 n | n hosts:    text name | digest public key | u64 incarnation | u8 0, 1: member, 2: removed | u64 since | u64 last_listed | u8 history
@@ -23,7 +23,6 @@
 namespace gt {
 
 constexpr uint64_t kNone           = ~0ull;       // "no such index or step"
-constexpr size_t   kMaxSlices      = 1024;        // of a shared checkpoint
 constexpr uint64_t kMaxSize        = 1ull << 40;  // of a message or slice
 constexpr uint32_t kMaxPieces      = 1u << 20;    // of a slice
 constexpr size_t   kMaxCommitBytes = 1 << 20;
@@ -71,7 +70,6 @@ struct CheckpointList {
 struct Commit {
     uint64_t    index = 0;
     std::string writer;
-    uint64_t    epoch = 0;
     uint64_t    step  = kNone;  // of the messages; without messages, the step of the commit before
     Phase       phase = Phase::single;
     Key32       previous{};               // digest of the commit that it follows

@@ -4,22 +4,20 @@
 #include "comm/wire/wire.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <sodium.h>
 
 namespace gt {
 
-static constexpr uint32_t kMagic    = 0x31465447;  // "GTF1"
-static constexpr size_t   kSumAt    = 40;
-static constexpr size_t   kSumBytes = 16;
+static constexpr uint32_t kMagic       = 0x31465447;  // "GTF1"
+static constexpr size_t   kKeyAt       = 44;
+static constexpr size_t   kSignatureAt = kKeyAt + sizeof(Key32);
 
-// The checksum of head, name and payload.
-static std::array<uint8_t, 32> sum_of(std::span<const uint8_t> frame) {
-    std::array<uint8_t, 32>  sum{};
+// The digest of all but the signature.
+static Key32 sum_of(std::span<const uint8_t> frame) {
+    Key32                    sum{};
     crypto_generichash_state state;
     crypto_generichash_init(&state, nullptr, 0, sum.size());
-    crypto_generichash_update(&state, frame.data(), kSumAt);
+    crypto_generichash_update(&state, frame.data(), kSignatureAt);
     crypto_generichash_update(
         &state, frame.data() + kFrameHeadBytes, frame.size() - kFrameHeadBytes
     );
@@ -40,7 +38,7 @@ bool valid_host_name(const std::string & name) {
     return true;
 }
 
-Bytes make_frame(const Frame & frame) {
+Bytes make_frame(const Key32 & host_seed, const Frame & frame) {
     GT_CHECK(valid_host_name(frame.host), "a frame needs a valid host name");
     WireWriter head;
     head.u32(kMagic);
@@ -51,13 +49,14 @@ Bytes make_frame(const Frame & frame) {
     head.u64(frame.round);
     head.u64(frame.incarnation);
     head.u64(frame.payload.size());
+    head.u32(frame.part);
+    head.raw(public_key(host_seed));
     Bytes out(kFrameHeadBytes + frame.host.size() + frame.payload.size());
     std::copy(head.bytes().begin(), head.bytes().end(), out.begin());
     const auto name = out.begin() + kFrameHeadBytes;
     std::copy(frame.host.begin(), frame.host.end(), name);
     std::copy(frame.payload.begin(), frame.payload.end(), name + std::ptrdiff_t(frame.host.size()));
-    const auto sum = sum_of(out);
-    std::memcpy(&out[kSumAt], sum.data(), kSumBytes);
+    std::ranges::copy(sign(host_seed, sum_of(out)), out.begin() + kSignatureAt);
     return out;
 }
 
@@ -90,6 +89,10 @@ std::optional<Frame> parse_frame(std::span<const uint8_t> value, std::string * w
     frame.incarnation      = head.u64();
     const uint64_t length  = head.u64();
     const size_t   rest    = value.size() - kFrameHeadBytes;
+    Signature      signature;
+    frame.part   = head.u32();
+    frame.signer = head.key();
+    std::ranges::copy(head.raw(signature.size()), signature.begin());
     if (name_size > rest || length != rest - name_size) {
         return refuse("truncated: its length differs from the one in its head");
     }
@@ -98,9 +101,8 @@ std::optional<Frame> parse_frame(std::span<const uint8_t> value, std::string * w
     if (!valid_host_name(frame.host)) {
         return refuse("invalid host name");
     }
-    const auto sum = sum_of(value);
-    if (std::memcmp(sum.data(), &value[kSumAt], kSumBytes) != 0) {
-        return refuse("damaged: wrong checksum");
+    if (!is_signed(frame.signer, sum_of(value), signature)) {
+        return refuse("damaged: wrong signature");
     }
     return frame;
 }

@@ -38,7 +38,7 @@ parse_held(const RunKeys & keys, const MessageId & id, std::span<const uint8_t> 
     held.size                = in.u64();
     held.digest              = in.key();
     const auto head          = read_message_head(in);
-    if (!in.at_end() || !head || sender != id.host || held.holder == id.host ||
+    if (!in.at_end() || !head || sender != id.host || held.holder.host == id.host ||
         held.size > kMaxSize) {
         return std::nullopt;
     }

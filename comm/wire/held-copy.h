@@ -12,7 +12,7 @@
 namespace gt {
 
 struct HeldMessage {
-    std::string holder;
+    Author      holder;
     MessageHead head;
     uint64_t    size = 0;
     Key32       digest{};

@@ -70,6 +70,17 @@ std::optional<uint64_t> RunPaths::parse_commit(const std::string & key) const {
     return parse_numbered(key, commits());
 }
 
+bool RunPaths::is_sequencers(const std::string & key) const {
+    return key.starts_with(commits()) || key.starts_with(floors());
+}
+
+// part/INDEX/SLICE/... or ready/INDEX/SLICE/...
+std::optional<int> RunPaths::parse_slice(const std::string & key) const {
+    const auto parts = parts_of(key, root);
+    const auto slice = parts.size() > 2 ? parse_number(parts[2]) : std::nullopt;
+    return slice && *slice < kMaxSlices ? std::optional(static_cast<int>(*slice)) : std::nullopt;
+}
+
 // message/INDEX/HOST/INCARNATION or shard/INDEX/HOST/INCARNATION/NUMBER
 std::optional<BulkKey> RunPaths::parse_bulk(const std::string & key) const {
     const bool is_message = key.starts_with(messages());
@@ -88,10 +99,6 @@ bool is_bulk_key(const std::string & key) {
     const size_t slash = key.find('/');
     const auto   rest  = slash == key.npos ? "" : key.substr(slash + 1);
     return rest.starts_with("message/") || rest.starts_with("shard/") || rest.starts_with("part/");
-}
-
-std::optional<uint64_t> RunPaths::parse_epoch(const std::string & key) const {
-    return parse_numbered(key, epochs());
 }
 
 std::optional<uint64_t> RunPaths::parse_floor(const std::string & key) const {

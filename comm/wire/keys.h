@@ -37,6 +37,8 @@ constexpr bool     is_next_incarnation(uint64_t incarnation, uint64_t known) {
         return incarnation > known && incarnation - known <= kMaxStarts;
 }
 
+constexpr size_t kMaxSlices = 1024;  // of a shared checkpoint
+
 // A message, or a shard of an exchange in shares: the values that hosts may serve themselves.
 struct BulkKey {
     MessageId id;
@@ -66,8 +68,6 @@ struct RunPaths {
 
     std::string commits() const { return root + "commit/"; }
     std::string commit(uint64_t index) const { return commits() + number(index); }
-    std::string epochs() const { return root + "epoch/"; }
-    std::string epoch(uint64_t epoch) const { return epochs() + number(epoch); }
     std::string floors() const { return root + "floor/"; }
     std::string floor(uint64_t index) const { return floors() + number(index); }
 
@@ -97,9 +97,12 @@ struct RunPaths {
     // Each returns nothing if the key is of another kind or malformed.
     [[nodiscard]] std::optional<PresenceKey> parse_presence(const std::string & key) const;
     [[nodiscard]] std::optional<uint64_t>    parse_commit(const std::string & key) const;
+    [[nodiscard]] std::optional<int>         parse_slice(const std::string & key) const;
     [[nodiscard]] std::optional<BulkKey>     parse_bulk(const std::string & key) const;
-    [[nodiscard]] std::optional<uint64_t>    parse_epoch(const std::string & key) const;
     [[nodiscard]] std::optional<uint64_t>    parse_floor(const std::string & key) const;
+
+    // Only the sequencer writes it.
+    bool is_sequencers(const std::string & key) const;
 
     std::string root;  // "r0123456789abcdef/"
 

@@ -27,6 +27,34 @@ static Key32 host_tag(const RunKeys & keys, std::span<const uint8_t> data) {
     return authenticate(authenticate(keys.seal_key, {bytes, info.size()}), data);
 }
 
+static Bytes framed(
+    const RunKeys &          keys,
+    const RecordHead &       head,
+    std::span<const uint8_t> payload,
+    uint32_t                 part = 0
+) {
+    return make_frame(
+        keys.host_seed, {.kind        = static_cast<uint8_t>(head.kind),
+                         .run         = keys.run,
+                         .round       = head.index,
+                         .host        = head.host,
+                         .incarnation = head.incarnation,
+                         .part        = part,
+                         .payload     = payload}
+    );
+}
+
+// Nothing if it is not the frame that `expected` identifies; an empty host there accepts any.
+static std::optional<Frame>
+unframed(uint64_t run, const RecordHead & expected, std::span<const uint8_t> value) {
+    auto       frame = parse_frame(value);
+    const bool is_it = frame && frame->kind == static_cast<uint8_t>(expected.kind) &&
+                       frame->run == run && frame->round == expected.index &&
+                       frame->incarnation == expected.incarnation &&
+                       (expected.host.empty() || frame->host == expected.host);
+    return is_it ? std::move(frame) : std::nullopt;
+}
+
 Bytes make_record(const RunKeys & keys, const RecordHead & head, std::span<const uint8_t> body) {
     Bytes      payload(body.begin(), body.end());
     const auto append = [&](const Key32 & tag) {
@@ -36,27 +64,17 @@ Bytes make_record(const RunKeys & keys, const RecordHead & head, std::span<const
         append(host_tag(keys, tagged(keys, head, payload)));
     }
     append(authenticate(keys.commit_key, tagged(keys, head, payload)));
-    return make_frame(
-        {.kind        = static_cast<uint8_t>(head.kind),
-         .run         = keys.run,
-         .round       = head.index,
-         .host        = head.host,
-         .incarnation = head.incarnation,
-         .payload     = payload}
-    );
+    return framed(keys, head, payload);
 }
 
 std::optional<Bytes> parse_record(
     const RunKeys &          keys,
     const RecordHead &       expected,
     std::span<const uint8_t> value,
-    std::string *            author
+    Author *                 author
 ) {
-    const auto frame = parse_frame(value);
-    if (!frame || frame->kind != static_cast<uint8_t>(expected.kind) || frame->run != keys.run ||
-        frame->round != expected.index || frame->incarnation != expected.incarnation ||
-        (!expected.host.empty() && frame->host != expected.host) ||
-        frame->payload.size() < sizeof(Key32)) {
+    const auto frame = unframed(keys.run, expected, value);
+    if (!frame || frame->payload.size() < sizeof(Key32)) {
         return std::nullopt;
     }
     RecordHead head     = expected;
@@ -82,53 +100,17 @@ std::optional<Bytes> parse_record(
         }
     }
     if (author) {
-        *author = frame->host;
+        *author = {frame->host, frame->signer};
     }
     return Bytes(body.begin(), body.end());
-}
-
-Bytes make_signed_record(
-    const RunKeys & keys, const RecordHead & head, std::span<const uint8_t> body
-) {
-    WireWriter out;
-    out.raw(body);
-    out.raw(public_key(keys.host_seed));
-    out.raw(sign(keys.host_seed, tagged(keys, head, out.bytes())));
-    return make_record(keys, head, out.bytes());
-}
-
-std::optional<Bytes> parse_signed_record(
-    const RunKeys &          keys,
-    const RecordHead &       expected,
-    std::span<const uint8_t> value,
-    Key32 &                  signer
-) {
-    auto      body = parse_record(keys, expected, value);
-    Signature signature;
-    if (!body || body->size() < sizeof signer + sizeof signature) {
-        return std::nullopt;
-    }
-    const auto text = std::span(*body).first(body->size() - sizeof signature);
-    std::copy(text.end(), text.end() + sizeof signature, signature.begin());
-    std::copy(text.end() - sizeof signer, text.end(), signer.begin());
-    if (!is_signed(signer, tagged(keys, expected, text), signature)) {
-        return std::nullopt;
-    }
-    body->resize(text.size() - sizeof signer);
-    return body;
 }
 
 Bytes make_sealed(
     const RunKeys & keys, Kind kind, const SealContext & place, std::span<const uint8_t> text
 ) {
-    const Bytes sealed = seal(keys, place, text);
-    return make_frame(
-        {.kind        = static_cast<uint8_t>(kind),
-         .run         = place.run,
-         .round       = place.round,
-         .host        = place.host,
-         .incarnation = place.incarnation,
-         .payload     = sealed}
+    return framed(
+        keys, {kind, place.round, place.host, place.incarnation}, seal(keys, place, text),
+        place.part
     );
 }
 
@@ -136,6 +118,38 @@ std::optional<Bytes>
 open_frame(const RunKeys & keys, const SealContext & place, const std::optional<Bytes> & value) {
     const auto frame = value ? parse_frame(*value) : std::nullopt;
     return frame ? open_sealed(keys, place, frame->payload) : std::nullopt;
+}
+
+bool belongs_to(const RunPaths & paths, const std::string & key, const Frame & frame) {
+    const MessageId id{frame.round, frame.host, frame.incarnation};
+    switch (static_cast<Kind>(frame.kind)) {
+        case Kind::message:
+            return key == paths.message(id);
+        case Kind::commit:
+            return key == paths.commit(id.index);
+        case Kind::presence: {
+            const auto presence = paths.parse_presence(key);
+            return presence && id.index == static_cast<uint64_t>(presence->kind) &&
+                   id.host == presence->host && id.incarnation == presence->incarnation;
+        }
+        case Kind::piece:
+        case Kind::ready: {
+            const auto slice = paths.parse_slice(key);
+            const bool piece = static_cast<Kind>(frame.kind) == Kind::piece;
+            return slice &&
+                   key == (piece ? paths.piece(id, *slice, frame.part) : paths.ready(id, *slice));
+        }
+        case Kind::shard:
+            return key == paths.shard(id, static_cast<int>(frame.part));
+        case Kind::settings:
+            return key == paths.settings();
+        case Kind::model:
+            return key == paths.model();
+        case Kind::held:
+            return key.starts_with(paths.held(id.index));
+        default:
+            return false;
+    }
 }
 
 template <class Io, class Head>
@@ -172,21 +186,8 @@ static SealContext context_of(uint64_t run, const MessageId & id) {
         .incarnation = id.incarnation};
 }
 
-// What the signature of a message covers: its identity, and the digest of head and sealed text.
-static Bytes signed_text(
-    uint64_t                 run,
-    const MessageId &        id,
-    std::span<const uint8_t> head,
-    std::span<const uint8_t> sealed
-) {
-    WireWriter out;
-    out.u64(run);
-    out.u64(id.index);
-    out.text(id.host);
-    out.u64(id.incarnation);
-    out.raw(head);
-    out.raw(digest256(sealed));
-    return out.take();
+static RecordHead head_of(const MessageId & id) {
+    return {Kind::message, id.index, id.host, id.incarnation};
 }
 
 Bytes make_message(
@@ -199,77 +200,40 @@ Bytes make_message(
     Bytes clear = head_bytes(head);
     Bytes text  = clear;
     text.insert(text.end(), body.begin(), body.end());
-    const Bytes     sealed = seal(keys, context_of(keys.run, id), text);
-    const Signature by_us  = sign(keys.host_seed, signed_text(keys.run, id, clear, sealed));
-    clear.insert(clear.end(), by_us.begin(), by_us.end());
+    const Bytes sealed = seal(keys, context_of(keys.run, id), text);
     clear.insert(clear.end(), sealed.begin(), sealed.end());
-    return make_frame(
-        {.kind        = static_cast<uint8_t>(Kind::message),
-         .run         = keys.run,
-         .round       = id.index,
-         .host        = id.host,
-         .incarnation = id.incarnation,
-         .payload     = clear}
-    );
+    return framed(keys, head_of(id), clear);
 }
 
-namespace {
-
-// A message in its parts.
-struct MessageParts {
-    MessageHead              head;
-    std::span<const uint8_t> clear, sealed;  // the head's bytes; the same and the body, sealed
-    Signature                by;
-};
-
-// Nothing if it is none, or another one.
-std::optional<MessageParts>
-split_message(uint64_t run, const MessageId & id, std::span<const uint8_t> value) {
-    const auto frame = parse_frame(value);
-    if (!frame || frame->kind != static_cast<uint8_t>(Kind::message) || frame->run != run ||
-        frame->round != id.index || frame->host != id.host ||
-        frame->incarnation != id.incarnation) {
+std::optional<SignedHead>
+parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> value) {
+    const auto frame = unframed(run, head_of(id), value);
+    if (!frame) {
         return std::nullopt;
     }
     WireReader in(frame->payload);
     const auto head = read_message_head(in);
-    const auto by   = in.raw(sizeof(Signature));
-    const auto rest = in.rest();
     // the sealed text repeats the head in front of the body
-    if (!head || !in.ok() || rest.size() != kSealBytes + kMessageHeadBytes + head->n_body_bytes) {
-        return std::nullopt;
-    }
-    MessageParts parts{*head, frame->payload.first(kMessageHeadBytes), rest, {}};
-    std::copy(by.begin(), by.end(), parts.by.begin());
-    return parts;
-}
-
-}  // namespace
-
-std::optional<MessageHead>
-parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> value) {
-    const auto parts = split_message(run, id, value);
-    return parts ? std::optional(parts->head) : std::nullopt;
-}
-
-bool is_signed_message(
-    const Key32 & public_key, uint64_t run, const MessageId & id, std::span<const uint8_t> value
-) {
-    const auto parts = split_message(run, id, value);
-    return parts &&
-           is_signed(public_key, signed_text(run, id, parts->clear, parts->sealed), parts->by);
+    const size_t n_sealed = kSealBytes + kMessageHeadBytes + (head ? head->n_body_bytes : 0);
+    return head && in.rest().size() == n_sealed ? std::optional(SignedHead{*head, frame->signer})
+                                                : std::nullopt;
 }
 
 std::optional<Bytes> open_message(
-    const RunKeys & keys, const MessageId & id, std::span<const uint8_t> value, MessageHead * head
+    const RunKeys & keys, const MessageId & id, std::span<const uint8_t> value, SignedHead * head
 ) {
-    const auto parts = split_message(keys.run, id, value);
-    auto text = parts ? open_sealed(keys, context_of(keys.run, id), parts->sealed) : std::nullopt;
-    if (!text || !std::equal(parts->clear.begin(), parts->clear.end(), text->begin())) {
+    const auto about = parse_message_head(keys.run, id, value);
+    if (!about) {
+        return std::nullopt;
+    }
+    const auto payload = value.subspan(kFrameHeadBytes + id.host.size());
+    const auto clear   = payload.first(kMessageHeadBytes);
+    auto       text    = open_sealed(keys, context_of(keys.run, id), payload.subspan(clear.size()));
+    if (!text || !std::equal(clear.begin(), clear.end(), text->begin())) {
         return std::nullopt;
     }
     if (head) {
-        *head = parts->head;
+        *head = *about;
     }
     text->erase(text->begin(), text->begin() + kMessageHeadBytes);
     return text;

@@ -1,10 +1,10 @@
 // comm/wire/records.h — messages and the small records of a run.
 //
-// Every value is a frame (frame.h). Messages, checkpoint pieces and shards are sealed: only hosts
-// can write and read them. All other records end in a tag made with the commit key: hosts and the
-// hub can write them. Settings and model have a second tag, made with the seal key: hosts accept no
-// others, so that a hub can't make them. Messages and presences are signed with the host's own key. A reader computes what it expects from the key it asked for (keys.h), never
-// from the value, so a record that was copied to another key is rejected. protocol.md has the tables.
+// Every value is a frame (frame.h), signed by the machine that made it. Messages, checkpoint pieces and shards
+// are sealed: only hosts can write and read them. All other records end in a tag made with the commit key: hosts
+// and the hub can write them. Settings and model have a second tag, made with the seal key: hosts accept no
+// others, so that a hub can't make them. A reader computes what it expects from the key it asked for (keys.h),
+// never from the value, so a record that was copied to another key is rejected. protocol.md has the tables.
 #pragma once
 
 #include "comm/wire/frame.h"
@@ -21,7 +21,6 @@ enum class Kind : uint8_t {
     message  = 1,
     commit   = 2,
     presence = 3,  // see PresenceKey
-    epoch    = 4,
     piece    = 5,  // of a slice of the shared checkpoint
     ready    = 6,  // a slice of the shared checkpoint is in the store
     floor    = 8,  // older rounds may be removed
@@ -45,25 +44,19 @@ inline RecordHead head_of(const PresenceKey & key) {
 
 Bytes make_record(const RunKeys & keys, const RecordHead & head, std::span<const uint8_t> body);
 
-// The body, if the record is complete, authentic and identified by `expected`. An empty
-// expected.host accepts any author and stores it in `author`.
+// Who made a record.
+struct Author {
+    std::string host;
+    Key32       key{};  // public: of its machine
+};
+
+// The body, if the record is complete, authentic and identified by `expected`; an empty host there accepts
+// any author.
 [[nodiscard]] std::optional<Bytes> parse_record(
     const RunKeys &          keys,
     const RecordHead &       expected,
     std::span<const uint8_t> value,
-    std::string *            author = nullptr
-);
-
-// A record that its host has signed: the body is followed by its public key and the signature.
-Bytes make_signed_record(
-    const RunKeys & keys, const RecordHead & head, std::span<const uint8_t> body
-);
-// The body, and in `signer` the public key that the signature belongs to.
-[[nodiscard]] std::optional<Bytes> parse_signed_record(
-    const RunKeys &          keys,
-    const RecordHead &       expected,
-    std::span<const uint8_t> value,
-    Key32 &                  signer
+    Author *                 author = nullptr
 );
 
 // A piece of a checkpoint or a shard: sealed for its place, in a frame.
@@ -72,6 +65,9 @@ Bytes make_sealed(
 );
 [[nodiscard]] std::optional<Bytes>
 open_frame(const RunKeys & keys, const SealContext & place, const std::optional<Bytes> & value);
+
+// Whether the frame may be the value of the key. Nobody but a sequencer writes floors: false for them.
+bool belongs_to(const RunPaths & paths, const std::string & key, const Frame & frame);
 
 // What a message carries.
 enum class Phase : uint8_t {
@@ -107,14 +103,15 @@ Bytes make_message(
 // Reads a head and checks its bounds; `in` may continue behind it.
 [[nodiscard]] std::optional<MessageHead> read_message_head(WireReader & in);
 
-// The head of a message, without the seal key.
-[[nodiscard]] std::optional<MessageHead>
-parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> value);
+// A head and the public key of the machine that made the message.
+struct SignedHead {
+    MessageHead head;
+    Key32       signer{};
+};
 
-// Whether the host with this public key has made the message. Needs no seal key.
-[[nodiscard]] bool is_signed_message(
-    const Key32 & public_key, uint64_t run, const MessageId & id, std::span<const uint8_t> value
-);
+// The head of a message, without the seal key.
+[[nodiscard]] std::optional<SignedHead>
+parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> value);
 
 // The body of a message. Nothing if it is not authentic: every host gets the same result from the
 // same bytes.
@@ -122,7 +119,7 @@ parse_message_head(uint64_t run, const MessageId & id, std::span<const uint8_t> 
     const RunKeys &          keys,
     const MessageId &        id,
     std::span<const uint8_t> value,
-    MessageHead *            head = nullptr
+    SignedHead *             head = nullptr
 );
 
 }  // namespace gt

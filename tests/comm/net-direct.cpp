@@ -66,9 +66,7 @@ struct Play {
 
     Play() : sequencer(*hub, keys, {.direct = true, .membership = {.min_hosts = 2}}) {
         for (const char * name : {"anna", "ben"}) {
-            hub->put(
-                paths.hello(name, 1), make_signed_record(keys, {Kind::presence, 0, name, 1}, {})
-            );
+            hub->put(paths.hello(name, 1), make_record(keys, {Kind::presence, 0, name, 1}, {}));
         }
         REQUIRE(poll());
     }

@@ -60,7 +60,7 @@ TEST_CASE("ranges_are_read_as_they_were_written", "[feed]") {
 TEST_CASE("values_arrive_without_requests", "[feed][hub]") {
     const Scratch folder;
     const RunKeys keys = keys_of('A');
-    const Hub     hub(hub_options(folder));
+    Hub           hub(hub_options(folder));
     auto          feeding = client_options(hub, keys);
     feeding.feed          = true;
     feeding.counters      = std::make_shared<LinkCounters>();
@@ -73,7 +73,7 @@ TEST_CASE("values_arrive_without_requests", "[feed][hub]") {
     const RunPaths paths(keys.run);
     uint64_t       index = 0;
     REQUIRE(wait_until([&] {
-        ben->put(paths.commit(++index), some_bytes(300, 1));
+        hub.store().put(paths.commit(++index), some_bytes(300, 1));
         const uint64_t before = feeding.counters->n_requests;
         return anna->get(paths.commit(index), 500ms) && feeding.counters->n_requests == before;
     }));
@@ -88,8 +88,8 @@ TEST_CASE("values_arrive_without_requests", "[feed][hub]") {
 
     // values that are older than the lanes, or of another kind, are requested
     CHECK(anna->get(paths.commit(1)));
-    ben->put(paths.epoch(1), some_bytes(100, 1));
-    CHECK(anna->get(paths.epoch(1), 5s));
+    ben->put(paths.model(), some_bytes(100, 1));
+    CHECK(anna->get(paths.model(), 5s));
     CHECK(feeding.counters->n_requests > before);
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("a_host_gets_the_messages_of_others_whatever_its_name_is", "[feed][hub
     const Scratch     folder;
     const RunKeys     keys = keys_of('A');
     const RunPaths    paths(keys.run);
-    const Hub         hub(hub_options(folder));
+    Hub               hub(hub_options(folder));
     const std::string name    = GENERATE("message", "000000000007");  // parts of all keys
     auto              feeding = client_options(hub, keys);
     feeding.feed              = true;
@@ -108,7 +108,7 @@ TEST_CASE("a_host_gets_the_messages_of_others_whatever_its_name_is", "[feed][hub
 
     uint64_t index = 6;
     REQUIRE(wait_until([&] {  // the lanes are open
-        ben->put(paths.commit(++index), some_bytes(300, 1));
+        hub.store().put(paths.commit(++index), some_bytes(300, 1));
         const uint64_t before = feeding.counters->n_requests;
         return receiver->get(paths.commit(index), 500ms) && feeding.counters->n_requests == before;
     }));

@@ -45,7 +45,8 @@ TEST_CASE("an_upload_whose_file_is_gone_starts_over", "[hub]") {
     const Bytes   value = some_bytes(40'000, 1);
     const auto    put   = [&](uint64_t i) {
         return uploads.write(
-                 "v", {"u", i, 20'000, 40'000}, std::span(value).subspan(i * 20'000, 20'000)
+                 "v", {"u", i, 20'000, 40'000}, std::span(value).subspan(i * 20'000, 20'000),
+                 [](std::span<const uint8_t>) {}
              );
     };
     CHECK(put(0) == HubDisk::Outcome::incomplete);
@@ -181,8 +182,7 @@ struct Run {
     explicit Run(HubDisk & d) : disk(d) {
         for (const char * name : {"anna", "ben"}) {
             disk.put(
-                paths.hello(name, 1), make_signed_record(keys, {Kind::presence, 0, name, 1}, {}),
-                true
+                paths.hello(name, 1), make_record(keys, {Kind::presence, 0, name, 1}, {}), true
             );
         }
         REQUIRE(sequencer.poll(std::chrono::steady_clock::now()));

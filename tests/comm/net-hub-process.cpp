@@ -1,5 +1,6 @@
 // The real hub program: SIGKILL loses nothing, and many rounds do not make it grow.
 #include "comm/rounds/peers-store.h"
+#include "comm/run/host-key.h"
 #include "tests/comm/hub-process.h"
 #include "tests/comm/store-suite.h"
 #include "tests/fake/dense-floats.h"
@@ -102,7 +103,12 @@ TEST_CASE("a_message_of_a_closed_round_is_not_put_again_after_a_restart", "[hub]
     };
     put(5);
     put(6);
-    store->put(paths.commit(5), Bytes(100));
+    RunKeys of_hub   = keys;  // on this machine
+    of_hub.host_seed = load_host_key(default_host_key_path());
+    Commit closed;
+    closed.index  = 5;
+    closed.writer = "hub";
+    store->put(paths.commit(5), encode_commit(of_hub, closed));
     CHECK(store->get(paths.commit(5)));
     hub.kill(SIGKILL);
     std::filesystem::remove_all(hub.path() + "/" + paths.root);
@@ -111,8 +117,8 @@ TEST_CASE("a_message_of_a_closed_round_is_not_put_again_after_a_restart", "[hub]
     CHECK(store->list(paths.messages()) == std::vector{paths.message(6, "anna", 1)});
 }
 
-TEST_CASE("the_hub_does_not_grow_over_2000_small_rounds", "[hub][memory]") {
-    constexpr int kRounds = 2000, kWarm = 200, kHosts = 4, kKept = 10;
+TEST_CASE("2000_small_rounds_take_5_mb_of_the_hubs_memory", "[hub][memory]") {
+    constexpr int kRounds = 2000, kWarm = 200, kHosts = 4;
     const Scratch folder;
     HubProcess    hub(GT_HUB, folder);
     hub.start();
@@ -136,12 +142,6 @@ TEST_CASE("the_hub_does_not_grow_over_2000_small_rounds", "[hub][memory]") {
                         n_missing += store.get(message(r, other), 20s) ? 0 : 1;
                     }
                     store.put(format("c/%06d", r), some_bytes(300, uint64_t(r)));
-                    for (int other = 0; r >= kKept && other < kHosts; other++) {
-                        store.remove(message(r - kKept, other));
-                    }
-                    if (r >= kKept) {
-                        store.remove(format("c/%06d", r - kKept));
-                    }
                     if (r == kWarm) {
                         warm = hub.rss_mb();
                     }
@@ -158,7 +158,6 @@ TEST_CASE("the_hub_does_not_grow_over_2000_small_rounds", "[hub][memory]") {
     WARN("hub: " << warm << " MB after " << kWarm << " rounds, " << end << " MB after " << kRounds);
     CHECK(n_missing == 0);
     CHECK(end - warm < 5.0);
-    CHECK(hosts[0]->list("").size() <= size_t(kKept * (kHosts + 1)));
 }
 
 TEST_CASE("eight_hosts_meet_at_a_hub_with_256_files", "[hub]") {

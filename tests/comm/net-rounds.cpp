@@ -449,7 +449,7 @@ TEST_CASE("a_cache_serves_messages_and_forgets_the_oldest", "[net][rounds]") {
     auto        inner = make_memory_store();
     Store &     below = *inner;
     const auto  store = make_cached_store(std::move(inner), "r/message/", 500);
-    const Bytes frame = make_frame({.kind = 1, .host = "anna", .payload = {}});
+    const Bytes frame = make_frame(Key32{}, {.kind = 1, .host = "anna", .payload = {}});
     store->put("r/message/1", frame);
     store->put("r/other/1", frame);
     below.remove("r/message/1");

@@ -14,7 +14,6 @@ static Commit sample() {
     Commit commit;
     commit.index        = 12;
     commit.writer       = "hub";
-    commit.epoch        = 3;
     commit.step         = 40;
     commit.previous     = digest256(Bytes{1});
     commit.pace_ms      = 900;
@@ -92,10 +91,10 @@ TEST_CASE("a_message_opens_only_for_its_host_round_and_incarnation", "[commit]")
     head.n_body_bytes = 3;
     const Bytes body{1, 2, 3};
     const Bytes value = make_message(keys(), id, head, body);
-    MessageHead back;
+    SignedHead  back;
     CHECK(open_message(keys(), id, value, &back) == body);
-    CHECK(back.weight == 64);
-    CHECK(parse_message_head(keys().run, id, value)->step == 9);
+    CHECK(back.head.weight == 64);
+    CHECK(parse_message_head(keys().run, id, value)->head.step == 9);
     CHECK_FALSE(open_message(keys(), {6, "anna", 2}, value));
     CHECK_FALSE(open_message(keys(), {5, "ben", 2}, value));
     CHECK_FALSE(open_message(keys(), {5, "anna", 3}, value));
@@ -108,7 +107,7 @@ TEST_CASE("a_message_opens_only_for_its_host_round_and_incarnation", "[commit]")
     REQUIRE(frame);
     Frame again          = *frame;
     again.payload        = std::span(changed).last(frame->payload.size());
-    const Bytes resealed = make_frame(again);  // with a valid checksum
+    const Bytes resealed = make_frame(keys().host_seed, again);  // with a valid signature
     CHECK(parse_message_head(keys().run, id, resealed));
     CHECK_FALSE(open_message(keys(), id, resealed));
 }

@@ -22,16 +22,14 @@ static bool has(const std::string & text, const char * part) {
 
 TEST_CASE("a_message_is_signed_by_its_host", "[identity]") {
     const RunKeys   keys = keys_from_secret(Key32{1}), other = of_another_machine(keys);
-    const RunKeys   hub = keys_from_hub_form(hub_form(keys));
     const MessageId id{5, "anna", 2};
     const Bytes     body{1, 2, 3};
     Bytes           value = make_message(keys, id, {.n_body_bytes = 3}, body);
-    CHECK(is_signed_message(public_key(keys.host_seed), hub.run, id, value));
-    CHECK_FALSE(is_signed_message(public_key(other.host_seed), hub.run, id, value));
-    CHECK_FALSE(is_signed_message(public_key(keys.host_seed), hub.run, {6, "anna", 2}, value));
+    CHECK(parse_message_head(keys.run, id, value)->signer == public_key(keys.host_seed));
+    CHECK_FALSE(parse_message_head(keys.run, {6, "anna", 2}, value));
     value = make_message(other, id, {.n_body_bytes = 3}, body);
     CHECK(open_message(keys, id, value));  // it has the run's secret
-    CHECK_FALSE(is_signed_message(public_key(keys.host_seed), hub.run, id, value));
+    CHECK(parse_message_head(keys.run, id, value)->signer == public_key(other.host_seed));
 }
 
 TEST_CASE("a_message_that_another_machine_made_under_our_name_is_not_listed", "[identity]") {

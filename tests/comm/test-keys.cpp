@@ -27,7 +27,6 @@ TEST_CASE("keys_are_parsed_as_they_are_made", "[keys]") {
     REQUIRE(shard);
     CHECK((!shard->is_message && shard->id.host == host && shard->id.incarnation == 3));
 
-    CHECK(paths.parse_epoch(paths.epoch(9)) == 9);
     CHECK(paths.parse_floor(paths.floor(9)) == 9);
 }
 
@@ -44,7 +43,6 @@ TEST_CASE("other_keys_are_not_parsed", "[keys]") {
     CHECK(!paths.parse_commit(paths.commits()));
     CHECK(!paths.parse_presence(paths.presences("anna") + "1-gone"));
     CHECK(!paths.parse_presence(paths.presences("anna") + "hello"));
-    CHECK(!paths.parse_epoch(paths.floor(9)));
     CHECK(!paths.parse_floor(paths.floors() + "9 "));
     CHECK(!paths.parse_floor(""));
 }

@@ -215,7 +215,7 @@ TEST_CASE("a_host_that_applied_a_lost_commit_joins_again", "[rounds]") {
     REQUIRE(other.index == world.hosts[0]->index());
     REQUIRE(other.messages.size() > 1);
     other.messages.pop_back();
-    ++other.epoch;
+    ++other.pace_ms;
     const RunPaths paths(world.keys().run);
     world.store().put(paths.commit(other.index), encode_commit(world.keys(), other));
     world.stop_hub();

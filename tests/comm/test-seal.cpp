@@ -107,7 +107,7 @@ TEST_CASE("a_damaged_frame_is_rejected", "[frame]") {
     const Bytes payload = some_bytes(500, 1);
     const Frame frame{
         .kind = 3, .run = 11, .round = 12, .host = "anna-1", .incarnation = 4, .payload = payload};
-    const Bytes bytes = make_frame(frame);
+    const Bytes bytes = make_frame(secret_of('K'), frame);
     CHECK(bytes.size() == kFrameHeadBytes + 6 + 500);
     std::string why;
     const auto  got = parse_frame(bytes, &why);
@@ -117,6 +117,7 @@ TEST_CASE("a_damaged_frame_is_rejected", "[frame]") {
     CHECK(got->round == 12);
     CHECK(got->incarnation == 4);
     CHECK(got->host == "anna-1");
+    CHECK(got->signer == public_key(secret_of('K')));
     CHECK(Bytes(got->payload.begin(), got->payload.end()) == payload);
     for (size_t n = 0; n < bytes.size(); n++) {
         CHECK_FALSE(parse_frame(std::span(bytes).first(n)).has_value());

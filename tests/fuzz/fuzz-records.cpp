@@ -78,7 +78,7 @@ public:
                     kind == PresenceKey::Kind::removed ? PresenceKey::Kind::hello : kind, host,
                     near(open)};
                 put(paths_.presence(key),
-                    make_signed_record(keys_, head_of(key), stuck_body(newest, head)));
+                    make_record(keys_, head_of(key), stuck_body(newest, head)));
                 break;
             }
             case 1: {
@@ -189,7 +189,6 @@ void check_keys(std::span<const uint8_t> bytes) {
         }
     }
     (void) paths.parse_commit(paths.commits() + rest);
-    (void) paths.parse_epoch(paths.epochs() + rest);
     (void) paths.parse_floor(paths.floors() + rest);
 }
 

@@ -13,7 +13,7 @@ namespace {
 std::string kind_text(uint8_t kind) {
     static const char * const names[] = {"unknown",  "message",
                                          "commit",   "presence",
-                                         "epoch",    "piece of a shared checkpoint",
+                                         "?",        "piece of a shared checkpoint",
                                          "ready",    "unknown",
                                          "floor",    "shard of a dense exchange",
                                          "settings", "model",
@@ -90,7 +90,6 @@ texts_of(const std::vector<Item> & items, std::string (*text)(const Item & item)
 
 void print_commit(const Commit & commit) {
     print_row("undone", std::to_string(commit.n_undone) + " commits before it");
-    print_row("epoch", std::to_string(commit.epoch));
     print_row("step", number_text(commit.step));
     print_row("phase", phase_text(commit.phase));
     print_row("previous", short_text(commit.previous));
@@ -131,7 +130,7 @@ void print_message_head(const MessageHead & head) {
     throw Error(path + ": not authentic: " + why + "; it is not part of the run");
 }
 
-// A frame whose checksum is right, with its file and, if known, the run's keys.
+// A frame whose signature is right, with its file and, if known, the run's keys.
 struct Value {
     const std::string &      path;
     std::span<const uint8_t> bytes;
@@ -148,7 +147,7 @@ void print_message(const Value & value) {
     if (!head) {
         throw Error(value.path + ": a frame of a message, but its head is invalid");
     }
-    print_message_head(*head);
+    print_message_head(head->head);
     if (value.keys == nullptr) {
         print_row("seal", "not checked: --nodes hosts.txt gives the run's key");
     } else if (!value.keys->can_read) {
@@ -202,6 +201,7 @@ void inspect_frame(const std::string & path, const std::string & hosts_txt) {
     print_row("round", std::to_string(frame->round));
     print_row("host", frame->host);
     print_row("incarnation", std::to_string(frame->incarnation));
+    print_row("machine", "key " + short_text(frame->signer));
     print_row("payload", size_text(frame->payload.size()));
 
     const Value value = {path, file.bytes(), *frame, hosts_txt.empty() ? nullptr : &keys};

@@ -50,7 +50,7 @@ TEST_CASE("an_absurd_incarnation_does_not_lock_a_name_out", "[rounds]") {
     for (const uint64_t absurd : {~0ull, 1ull << 62}) {
         world.store().put(
             paths.hello("host1", absurd),
-            make_signed_record(world.keys(), {Kind::presence, 0, "host1", absurd}, {})
+            make_record(world.keys(), {Kind::presence, 0, "host1", absurd}, {})
         );
     }
     world.run(Millis(3'000));

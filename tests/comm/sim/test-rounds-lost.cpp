@@ -205,7 +205,7 @@ TEST_CASE("a_sequencer_that_fails_while_it_restores_tries_again", "[rounds][lost
     const PresenceKey restored{PresenceKey::Kind::restored, "host0", newest};
     store->put(
         RunPaths(world.keys().run).presence(restored),
-        make_signed_record(world.keys(), head_of(restored), {})
+        make_record(world.keys(), head_of(restored), {})
     );
     FailingStore failing(*store);
     Sequencer    sequencer(failing, world.keys(), {});
@@ -250,7 +250,7 @@ TEST_CASE("a_host_that_is_stuck_behind_no_commit_undoes_nothing", "[rounds][lost
     body.raw(head);
     world.store().put(
         RunPaths(world.keys().run).presence(stuck),
-        make_signed_record(world.keys(), head_of(stuck), body.bytes())
+        make_record(world.keys(), head_of(stuck), body.bytes())
     );
     world.run(Millis(10'000));
     host.hold              = false;
