@@ -89,7 +89,7 @@ public:
     // advice on the command line. `set` still takes the older spelling.
     void refuse(const std::string & name, const std::string & advice) { refused_[name] = advice; }
 
-    // A value of a flag with choices stands for other flags, too, as if `words` were typed behind it.
+    // A value of a flag with choices sets other flags, too, as if `words` were typed behind it.
     void expand(const std::string & name, const std::string & value, const std::string & words) {
         expansions_[{name, value}] = words;
     }

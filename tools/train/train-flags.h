@@ -45,7 +45,7 @@ struct LoraFlags {
     }
 };
 
-// --published NAME stands for the settings of a publication.
+// --published NAME sets the flags of a publication.
 inline void visit_published(Flags & visit, std::string & published) {
     std::vector<std::string> names = {"none"};
     for (const Publication & row : publications()) {
