@@ -139,9 +139,9 @@ uint64_t fragments_within(
 }
 
 double expected_share(uint64_t fragments) {
-    constexpr double kOfFour = 0.95, kOfFourteen = 0.91;
-    const double     slope = (kOfFourteen - kOfFour) / std::log(14.0 / 4.0);
-    return std::clamp(kOfFour + slope * std::log(static_cast<double>(fragments) / 4.0), 0.0, 1.0);
+    constexpr double kOfSix = 0.98, kOfFourteen = 0.91;
+    const double     slope = (kOfFourteen - kOfSix) / std::log(14.0 / 6.0);
+    return std::clamp(kOfSix + slope * std::log(static_cast<double>(fragments) / 6.0), 0.0, 1.0);
 }
 
 }  // namespace gt
