@@ -194,10 +194,8 @@ mean_of_shares(const Layout & layout, std::span<const Message> shares, float cli
     if (valid.empty()) {
         return std::nullopt;
     }
-    std::vector<double> norms;
-    for (const Share & share : valid) {
-        norms.push_back(share.norm);
-    }
+    std::vector<double> norms(valid.size());
+    std::ranges::transform(valid, norms.begin(), &Share::norm);
     const std::vector<double> scales = clip_scales(norms, clip);
     std::vector<Piece>        pieces;
     double                    total = 0.0;
