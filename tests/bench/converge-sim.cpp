@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <optional>
 
 namespace gt {
 
@@ -21,8 +22,10 @@ struct Host {
 class Simulation {
 public:
     Simulation(const SimTask & task, const SimRun & run)
-        : task_(task), run_(run), backend_("cpu", run.n_threads), workers_(run.n_threads),
-          shares_(run.optim, param_shapes(tensor_specs(task.config))) {
+        : task_(task), run_(run), backend_("cpu", run.n_threads), workers_(run.n_threads) {
+        if (shares_of(run.optim) > 0) {
+            shares_.emplace(run.optim, param_shapes(tensor_specs(task.config)));
+        }
         for (int h = 0; h < run.n_hosts; ++h) {
             Host host{.name = format("host-%d", h)};
             host.model     = h == 0 || has_local_steps(run.optim) ? new_model() : hosts_[0].model;
@@ -52,7 +55,7 @@ public:
             }
         }
         if (const int n = shares_of(run_.optim); n > 0 && !round.messages.empty()) {
-            round = shares_.mean_round(round, n);
+            round = shares_->mean_round(round, n);
             for (const Message & mean : round.messages) {
                 means_ += mean.bytes.size();
             }
@@ -106,14 +109,14 @@ private:
         return model;
     }
 
-    const SimTask &   task_;
-    SimRun            run_;
-    Backend           backend_;
-    Workers           workers_;
-    Shares            shares_;
-    std::vector<Host> hosts_;
-    std::deque<Round> travelling_;
-    uint64_t          sent_ = 0, means_ = 0;
+    const SimTask &       task_;
+    SimRun                run_;
+    Backend               backend_;
+    Workers               workers_;
+    std::optional<Shares> shares_;
+    std::vector<Host>     hosts_;
+    std::deque<Round>     travelling_;
+    uint64_t              sent_ = 0, means_ = 0;
 };
 
 }  // namespace
