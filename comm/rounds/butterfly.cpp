@@ -142,7 +142,7 @@ void Butterfly::publish(uint64_t step, uint64_t weight, std::span<const uint8_t>
 }
 
 void Butterfly::begin(OpenedRound opened) {
-    work_.emplace();
+    work_                = Work{};
     const uint64_t index = opened.commit.index;
     shards_.erase(shards_.begin(), shards_.lower_bound(index));  // all have those of the last one
     for (const Message & message : opened.messages) {
@@ -168,7 +168,7 @@ void Butterfly::begin(OpenedRound opened) {
 
 void Butterfly::take_outputs(const OpenedRound & opened) {
     if (!work_) {
-        work_.emplace();  // we joined between inputs and outputs: the outputs are enough
+        work_ = Work{};  // we joined between inputs and outputs: the outputs are enough
     }
     std::vector<std::string> listed;
     for (const Message & message : opened.messages) {

@@ -74,7 +74,7 @@ private:
         std::map<int, Shard>            outputs;
         std::map<int, Shard>            ours;  // outputs that we have put
         std::vector<std::string>        averagers;
-        int                             n_tries = 0;  // commits of outputs that left some missing
+        int                             n_tries;  // commits of outputs that left some missing
     };
 
     void                 begin(OpenedRound opened);
