@@ -57,11 +57,13 @@ std::vector<std::string> choices(const std::vector<NameAndHelp> & names, bool wi
 template <class Row>
 static const Row &
 find_row(const char * what, const std::vector<Row> & rows, const std::string & name) {
-    std::string known;
     for (const Row & row : rows) {
         if (row.name == name) {
             return row;
         }
+    }
+    std::string known;
+    for (const Row & row : rows) {
         known += (known.empty() ? "" : ", ") + std::string(row.name);
     }
     throw Error(format("%s %s: there are %s", what, name.c_str(), known.c_str()));

@@ -226,9 +226,10 @@ private:
         SimHost probe  = empty_host(options);
         round.has_mine = true;
         probe.optimizer->apply(round);
+        const bool anchored = has_anchor(options);
         for (auto & weight : probe.model.weight) {
             for (float & w : weight) {
-                w = has_anchor(options) ? -w : -w / lr_;
+                w = anchored ? -w : -w / lr_;
             }
         }
         return probe.model.weight;
