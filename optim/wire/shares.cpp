@@ -187,10 +187,13 @@ mean_of_shares(const Layout & layout, std::span<const Message> shares, float cli
     // read_head compares n_content with the length
     Bytes head(most.begin(), most.begin() + kHeadBytes);
     put(head.data() + 32, uint64_t{0});
-    std::string              why;
-    const UpdateHead         of_round = *read_head(head, why);
-    const Plan               plan     = layout.plan(of_round.step);
-    const std::vector<Share> valid    = valid_shares(layout, plan, shares, most);
+    std::string why;
+    const auto  of_round = read_head(head, why);
+    if (!of_round) {
+        return std::nullopt;
+    }
+    const Plan               plan  = layout.plan(of_round->step);
+    const std::vector<Share> valid = valid_shares(layout, plan, shares, most);
     if (valid.empty()) {
         return std::nullopt;
     }
@@ -207,7 +210,7 @@ mean_of_shares(const Layout & layout, std::span<const Message> shares, float cli
     }
     Bytes     mean;
     const Cut from{valid[0].begin, 0}, to{valid[0].end, 0};
-    write_head(mean, of_round, UpdateKind::mean, from, to, n_effective(pieces));
+    write_head(mean, *of_round, UpdateKind::mean, from, to, n_effective(pieces));
     for (size_t i = from.slice; i < to.slice; ++i) {
         const Unit & slice  = layout.units().slices()[i];
         double       square = 0.0;
