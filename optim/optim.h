@@ -29,7 +29,7 @@ std::vector<NameAndHelp> wire_names();
 
 // Settings of a publication, as flags.
 struct Publication {
-    std::string name, help, flags;
+    std::string name, flags;
 };
 const std::vector<Publication> & publications();
 

@@ -74,7 +74,7 @@ private:
         std::map<int, Shard>            outputs;
         std::map<int, Shard>            ours;  // outputs that we have put
         std::vector<std::string>        averagers;
-        int                             n_tries;  // commits of outputs that left some missing
+        int n_tries;  // commits of outputs that left some missing; clang 14 takes no initializer here
     };
 
     void                 begin(OpenedRound opened);

@@ -88,7 +88,7 @@ Millis RoundPace::deadline(Phase phase, double factor) const {
     const Millis usual = times(factor, pace(phase));
     Millis       late{0};
     if (!is_known(Phase::outputs)) {
-        return usual;  // not the weights travel
+        return usual;  // rounds of one phase: messages are small
     }
     for (const auto & [host, kept] : hosts_[phase == Phase::outputs]) {
         if (median_of({kept.begin(), kept.end()}) <= usual) {

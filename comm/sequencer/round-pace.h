@@ -1,8 +1,9 @@
 // comm/sequencer/round-pace.h — how long messages of a round take, and so how long a round waits for them.
 //
 // The deadline is `factor` times the median time that messages of the last rounds of the same phase took; a
-// message of half a batch counts twice its time. In a dense exchange a line that loses packets makes
-// another host late each time: the deadline leaves room for what a host that keeps the pace otherwise has needed in two of its last rounds.
+// message of half a batch counts twice its time. In an exchange in shares a line that loses packets makes another
+// host late each time: the deadline leaves room for what a host that otherwise keeps the pace has needed in two
+// of its last rounds.
 #pragma once
 
 #include "comm/store/store.h"

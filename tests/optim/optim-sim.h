@@ -157,8 +157,8 @@ inline uint64_t sim_weight(uint64_t host) {
     return 1 + host * 3;
 }
 
-// One step of all hosts; all messages are committed.
-inline void sim_step(std::vector<std::unique_ptr<SimHost>> & hosts, uint64_t step) {
+// The round of a step, to which all hosts have sent.
+inline Round sim_round(std::vector<std::unique_ptr<SimHost>> & hosts, uint64_t step) {
     Round round{.step = step, .has_mine = true};
     for (auto & host : hosts) {
         Bytes message = host->prepare(step);
@@ -168,6 +168,12 @@ inline void sim_step(std::vector<std::unique_ptr<SimHost>> & hosts, uint64_t ste
             );
         }
     }
+    return round;
+}
+
+// One step of all hosts; all messages are committed.
+inline void sim_step(std::vector<std::unique_ptr<SimHost>> & hosts, uint64_t step) {
+    const Round round = sim_round(hosts, step);
     for (auto & host : hosts) {
         host->optimizer->apply(round);
     }

@@ -29,19 +29,6 @@ static std::string text_of(const OptimOptions & o) {
     return o.replicator + " " + o.wire + " " + o.chunk;
 }
 
-static Round round_of(std::vector<std::unique_ptr<SimHost>> & hosts, uint64_t step) {
-    Round round{.step = step, .has_mine = true};
-    for (auto & host : hosts) {
-        Bytes message = host->prepare(step);
-        if (!message.empty()) {
-            round.messages.push_back(
-                {std::to_string(host->id), sim_weight(host->id), std::move(message)}
-            );
-        }
-    }
-    return round;
-}
-
 // The weights of a host, less those before, after a round.
 static std::vector<float>
 moved_by(const OptimOptions & options, Workers & workers, const Round & round) {
@@ -73,7 +60,7 @@ TEST_CASE("the_means_of_shares_are_the_mean_of_whole_messages") {
         options.sign            = "off";
         options.rule            = "sgd";  // the mean itself moves the weights
         auto              hosts = sim_hosts(5, options, workers);
-        Round             round = round_of(hosts, 0);
+        Round             round = sim_round(hosts, 0);
         const auto        whole = moved_by(options, workers, round);
         const Shares      codec(options, hosts[0]->model.params(options));
         const auto        means = moved_by(options, workers, codec.mean_round(round, 3));
@@ -96,7 +83,7 @@ TEST_CASE("hosts_that_average_in_shares_have_equal_weights_and_lose_nothing") {
         INFO(text_of(options));
         auto hosts = sim_hosts(4, options, workers);
         for (uint64_t step = 0; step < 8; ++step) {
-            Round      round = round_of(hosts, step);
+            Round      round = sim_round(hosts, step);
             const bool late  = step == 3;  // the last host's message is not listed
             if (late) {
                 round.messages.pop_back();
@@ -134,7 +121,7 @@ TEST_CASE("the_norm_of_a_mean_in_shares_is_restored_to_that_of_whole_messages") 
     const OptimOptions options{
         .replicator = "loco", .rule = "sgd", .fragments = 1, .weight_decay = 0.0f};
     auto         hosts = sim_hosts(6, options, workers);
-    const Round  round = round_of(hosts, 0);
+    const Round  round = sim_round(hosts, 0);
     const Shares codec(options, hosts[0]->model.params(options));
     const auto   whole = moved_by(options, workers, round);
     const auto   means = moved_by(options, workers, codec.mean_round(round, 7));
@@ -154,7 +141,7 @@ struct ThreeShares {
     explicit ThreeShares(const char * replicator)
         : options{.replicator = replicator, .every = 1, .fragments = 1},
           hosts(sim_hosts(3, options, workers)), codec(options, hosts[0]->model.params(options)) {
-        for (const Message & message : round_of(hosts, 0).messages) {
+        for (const Message & message : sim_round(hosts, 0).messages) {
             shares.push_back({message.host, message.weight, codec.split(message.bytes, 4)[1]});
         }
     }
@@ -232,7 +219,7 @@ TEST_CASE("a_malformed_mean_leaves_its_slices_as_they_are") {
             .weight_decay = 0.0f};
         auto         hosts = sim_hosts(2, options, workers);
         const Shares codec(options, hosts[0]->model.params(options));
-        const Round  round = codec.mean_round(round_of(hosts, 0), 2);
+        const Round  round = codec.mean_round(sim_round(hosts, 0), 2);
         const auto   all   = moved_by(options, workers, round);
         const auto   with  = [&](const Bytes & mean) {
             Round one             = round;

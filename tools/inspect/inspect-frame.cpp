@@ -13,9 +13,9 @@ namespace {
 std::string kind_text(uint8_t kind) {
     static const char * const names[] = {"unknown",  "message",
                                          "commit",   "presence",
-                                         "?",        "piece of a shared checkpoint",
+                                         "unknown",  "piece of a shared checkpoint",
                                          "ready",    "unknown",
-                                         "floor",    "shard of a dense exchange",
+                                         "floor",    "shard of an exchange",
                                          "settings", "model",
                                          "held"};
     return kind < std::size(names) ? names[kind] : names[0];
@@ -27,7 +27,7 @@ std::string number_text(uint64_t n) {
 
 std::string phase_text(Phase phase) {
     static const char * const names[] = {
-        "single update", "inputs of a dense exchange", "outputs of a dense exchange"};
+        "single update", "inputs of an exchange in shares", "outputs of an exchange in shares"};
     return names[static_cast<size_t>(phase)];
 }
 
