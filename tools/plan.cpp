@@ -52,7 +52,12 @@ struct PlanFlags {
         );
         visit(
             "fragments", optim.fragments,
-            "loco: parts of the model that take turns; 0: 4, or more to fit --day-cap", {}, 0, 1024
+            "loco: parts of the model that take turns; 0: 6, or more to fit --day-cap", {}, 0, 1024
+        );
+        visit(
+            "shares", optim.shares,
+            "shares in which hosts average messages; 0: none; -1: by the number of hosts", {}, -1,
+            1024
         );
         visit("density", optim.density, "demo, sparseloco: fraction of the values sent", {}, 0, 1);
         visit(

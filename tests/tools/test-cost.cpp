@@ -54,6 +54,20 @@ TEST_CASE("a_host_that_runs_the_hub_relays_everybodys_messages") {
     CHECK(direct.up_gb_day == Approx(direct.down_gb_day));
 }
 
+TEST_CASE("sixteen_hosts_are_estimated_with_the_shares_that_their_run_would_have") {
+    const std::vector<ParamView> params = {
+        {.name = "w", .ne = {1024, 1024, 1, 1}, .kind = ParamKind::matrix}};
+    const auto per_round = [&](size_t n_hosts, int64_t shares) {
+        Hosts run;
+        run.hosts.resize(n_hosts, {.name = "host", .up = 20, .down = 100});
+        const Cost cost = estimate({.replicator = "loco", .shares = shares}, params, run, 1.0);
+        return cost.down_gb_day * cost.step_s / static_cast<double>(cost.round_bytes);
+    };
+    CHECK(per_round(16, -1) == per_round(16, 16));
+    CHECK(per_round(16, -1) < 0.5 * per_round(16, 0));
+    CHECK(per_round(15, -1) == per_round(15, 0));
+}
+
 TEST_CASE("an_estimate_takes_no_other_host_with_an_address_for_the_hub") {
     Hosts all;
     all.hosts = {

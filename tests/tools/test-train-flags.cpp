@@ -72,7 +72,9 @@ TEST_CASE("a_flag_that_contradicts_the_publication_is_refused") {
     Flags        flags;
     const char * argv[] = {"train-gpt", "--published", "muloco", "--wire", "q8"};
     f.visit_run(flags);
-    CHECK_THROWS_WITH(flags.parse(5, argv), "--wire is given twice: q4 and q8");
+    CHECK_THROWS_WITH(
+        flags.parse(5, argv), "--wire is given twice: q4 (by --published muloco) and q8"
+    );
 }
 
 TEST_CASE("validations_take_at_most_a_tenth_of_a_run") {

@@ -215,19 +215,23 @@ void Flags::parse(int argc, const char * const * argv) {
         }
         if (flag.given && !flag.is_list() && flag.given_text != text) {
             throw UsageError(
-                "--" + flag.name() + " is given twice: " + flag.given_text + " and " + text
+                "--" + flag.name() + " is given twice: " + flag.given_text + flag.given_by +
+                " and " + text + by_
             );
         }
         flag.assign(text);
         flag.given      = true;
         flag.given_text = text;
+        flag.given_by   = by_;
         if (const auto it = expansions_.find({flag.name(), text}); it != expansions_.end()) {
             const std::vector<std::string> words = split(it->second, ' ');
             std::vector<const char *>      all   = {program_.c_str()};
             for (const std::string & each : words) {
                 all.push_back(each.c_str());
             }
+            by_ = " (by --" + flag.name() + " " + text + ")";
             parse(static_cast<int>(all.size()), all.data());
+            by_.clear();
         }
     }
 }

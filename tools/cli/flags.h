@@ -140,7 +140,7 @@ private:
         std::vector<std::string> choices;
         double                   least, most;
         std::string              group{}, default_text{};
-        std::string              given_text{};
+        std::string              given_text{}, given_by{};  // the flag that it was expanded from
         bool                     given = false;
 
         bool        has_name(const std::string & name) const;
@@ -172,6 +172,7 @@ private:
     std::vector<std::string>           first_;    // names
 
     std::map<std::pair<std::string, std::string>, std::string> expansions_;  // by name and value
+    std::string by_;  // the expansion that parse reads
 };
 
 // The beginning of a page for man.

@@ -56,7 +56,7 @@ Cost estimate(
     // up once, down from everybody else; or in shares, with a mean of one and those of the others
     const auto   bytes        = static_cast<double>(cost.round_bytes);
     const auto   n            = static_cast<double>(run.hosts.size());
-    const bool   is_in_shares = shares_of(optim) > 0;
+    const bool   is_in_shares = default_shares(optim, run.hosts.size()) > 0;
     const double means        = is_in_shares ? bytes * mean_ratio(optim, run.hosts.size()) : 0.0;
     const double down         = (n - 1.0) * (is_in_shares ? (bytes + means) / n : bytes);
     const double sent         = bytes + means / n;
